@@ -110,6 +110,7 @@ def test_a_wrong_call_about_a_connection_leaves_everything_as_it_was(
 KIND: dict[str, Any] = {"name": "R", "from_types": ["A"], "to_types": ["A"]}
 ONTOLOGIES: list[tuple[str, dict[str, Any]]] = [
     ("create_ontology", {"node_types": [""]}),
+    ("create_ontology", {"node_types": ["A", " "]}),
     ("create_ontology", {"node_types": ["x" * 10_000]}),
     ("create_ontology", {"node_types": "Project"}),
     ("create_ontology", {"node_types": [1]}),
@@ -118,6 +119,7 @@ ONTOLOGIES: list[tuple[str, dict[str, Any]]] = [
     ("create_ontology", {"node_types": ["a\0b"]}),
     ("create_ontology", {"node_types": [f"T{number}" for number in range(1_001)]}),
     ("create_ontology", {"connection_types": [KIND | {"name": ""}]}),
+    ("create_ontology", {"connection_types": [KIND | {"name": "\u3000"}]}),
     ("create_ontology", {"connection_types": [KIND | {"name": "ontology/x"}]}),
     ("create_ontology", {"connection_types": [KIND | {"from_types": [""]}]}),
     ("create_ontology", {"connection_types": [KIND | {"to_types": None}]}),
@@ -125,6 +127,7 @@ ONTOLOGIES: list[tuple[str, dict[str, Any]]] = [
     ("create_ontology", {"connection_types": [KIND | {"colour": "red"}]}),
     ("create_ontology", {"connection_types": [{"name": "R"}]}),
     ("add_node_type", {"type_name": ""}),
+    ("add_node_type", {"type_name": " "}),
     ("add_node_type", {"type_name": "x" * 10_000}),
     ("add_node_type", {"type_name": "knowledge/atom"}),
     ("add_connection_type", {"type_name": "", "from_types": [], "to_types": []}),

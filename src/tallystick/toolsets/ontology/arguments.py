@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tallystick.toolsets.memory.arguments import NAME_CHARACTERS_MAX, TOLD_ONCE, Arguments, Id, Name, printable
+from tallystick.toolsets.memory.arguments import (
+    NAME_CHARACTERS_MAX,
+    TOLD_ONCE,
+    Arguments,
+    Id,
+    Name,
+    not_blank,
+    printable,
+)
 
 TYPES_MAX = 1_000
 QUERY_CHARACTERS_MAX = 1_000
@@ -33,9 +41,13 @@ TypeName = Annotated[
     Field(
         min_length=1,
         max_length=NAME_CHARACTERS_MAX,
-        json_schema_extra={"pattern": r"^[^/\x00-\x1f\x7f-\x9f]*$", **TOLD_ONCE},
+        json_schema_extra={
+            "pattern": r"^[^/\x00-\x1f\x7f-\x9f]*[^\s/\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*$",
+            **TOLD_ONCE,
+        },
     ),
     AfterValidator(printable),
+    AfterValidator(not_blank),
     AfterValidator(_definable),
 ]
 Names = Annotated[list[Name], Field(max_length=TYPES_MAX)]
