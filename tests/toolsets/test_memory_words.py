@@ -21,6 +21,7 @@ from tallystick.projections.text.words import words_of
 from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX, prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import hit_text, toolset, word_search
+from tallystick.toolsets.memory.answers import as_lines
 from tests.toolsets.agent import NOON, Agent, working
 
 HOUR = 3_600_000
@@ -287,6 +288,16 @@ def test_nothing_found_says_what_was_looked_for_and_what_there_is(shop: Agent) -
     assert set(answer.data["types"]) == {"decision", "incident", "person", "note"}
     assert answer.text is not None
     assert answer.text.startswith("nothing found for: zeppelin\n")
+
+
+def test_words_that_only_the_other_filters_leave_out_are_said_to_be_elsewhere() -> None:
+    nothing = {"entities": [], "looked_for": ["billing", "cat"], "nearest": ["billing", "rat"], "types": ["note"]}
+    assert as_lines(nothing).splitlines() == [
+        "nothing found for: billing cat",
+        "elsewhere, where the other filters do not look: billing",
+        "words that look like it: rat",
+        "types: note",
+    ]
 
 
 def test_nothing_new_is_not_looked_for(shop: Agent) -> None:

@@ -244,8 +244,11 @@ def _as_nothing(answer: dict[str, Any]) -> str:
     told = [f"nothing found for: {words}" if words else "the query has no words"]
     if answer.get("truncated"):
         told = [f"nothing found so far; {_cut_short(answer)}"]
-    if answer.get("nearest"):
-        told.append(f"words that look like it: {', '.join(answer['nearest'])}")
+    near = answer.get("nearest", ())
+    if elsewhere := [word for word in near if word in answer["looked_for"]]:
+        told.append(f"elsewhere, where the other filters do not look: {', '.join(elsewhere)}")
+    if others := [word for word in near if word not in answer["looked_for"]]:
+        told.append(f"words that look like it: {', '.join(others)}")
     if answer.get("types"):
         told.append(f"types: {', '.join(answer['types'])}")
     return _one_each(told)
