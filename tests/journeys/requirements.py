@@ -294,6 +294,8 @@ REQUIREMENTS: list[Requirement] = [
          _LINEAGE + "test_direct_is_about_the_entity_and_full_also_about_its_edges"),
         ("L46", "json is the default, and format an alias",
          _LINEAGE + "test_csv_has_fixed_columns_and_a_row_for_each_commit"),
+        ("L48, redaction", "a CSV tells which fields a redaction masked",
+         _LINEAGE + "test_csv_tells_which_fields_were_redacted"),
         ("L48", "no cell of a CSV starts like a formula",
          _LINEAGE + "test_nothing_in_a_csv_starts_like_a_formula"),
         ("L49", "a summary has four figures",

@@ -251,6 +251,14 @@ def test_csv_has_fixed_columns_and_a_row_for_each_commit(agent: Agent) -> None:
     assert page["pagination"]["total"] == 2
 
 
+def test_csv_tells_which_fields_were_redacted(agent: Agent) -> None:
+    agent.node("n", "t", email="ada@example.org", name="Ada")
+    agent.write(op="REDACT_NODE", node_id="n", reason="asked", redacted_fields=["attrs.email"])
+    agent.write(op="REDACT_NODE", node_id="n", reason="asked")
+    rows = _rows(agent.lineage("n", format="csv"))
+    assert [row["changes"] for row in rows] == ["", '{"attrs.email":"[REDACTED]"}', '{"attrs":"[REDACTED]"}']
+
+
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "＝", "＋", "－", "＠"])
 def test_nothing_in_a_csv_starts_like_a_formula(agent: Agent, start: str) -> None:
     formula = f"{start}cmd|' /C calc'!A0"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit
+from tallystick.commits.mask import REDACTED
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Step
@@ -239,7 +240,8 @@ async def _as_csv(page: Page) -> dict[str, Any]:
 
 def row_of(entity_id: str, step: Step, bytes_max: int) -> list[str]:
     record = record_of(step, bytes_max)
-    cells: dict[str, Any] = {"entity_id": entity_id, **(record["run_context"] or {}), **record}
+    masked = dict.fromkeys(record.get("redacted_fields", ()), REDACTED) or None
+    cells: dict[str, Any] = {"entity_id": entity_id, "changes": masked, **(record["run_context"] or {}), **record}
     return [csv_cell(cells.get(column)) for column in COLUMNS]
 
 
