@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -159,7 +159,7 @@ class Results:
         for section in SECTIONS:
             if section in self._sections:
                 text = between(text, section, self._told(section))
-        page.write_text(between(text, "machine", self._machines()))
+        page.write_text(between(text, "machine", self._machines(text)))
         if curves := [row for row in self.rows("peers") if row.at is not None]:
             plot.write_text(draw(curves))
 
@@ -169,9 +169,13 @@ class Results:
         said = f"{quick}Measured {kept['when'][:10]} in {kept['seconds']} s."
         return "\n\n".join([said, *map(marked_down, tables(self.rows(section)))])
 
-    def _machines(self) -> str:
-        different = _distinct(kept["on"] for kept in self._sections.values())
-        return "\n\n".join(marked_down([("", "value"), *machine.items()]) for machine in different)
+    def _machines(self, page: str) -> str:
+        measured = [section for section in SECTIONS if section in self._sections]
+        return "\n\n".join(
+            f"Measured here: {', '.join(_link(page, section) for section in sections)}.\n\n"
+            + marked_down([("", "value"), *machine.items()])
+            for machine, sections in _machines((section, self._sections[section]["on"]) for section in measured)
+        )
 
 
 def between(text: str, name: str, told: str) -> str:
@@ -184,5 +188,21 @@ def between(text: str, name: str, told: str) -> str:
     return f"{before}{begin}\n{told}\n{end}{after}"
 
 
-def _distinct(found: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    return [dict(each) for each in dict.fromkeys(tuple(one.items()) for one in found)]
+def _machines(measured: Iterable[tuple[str, dict[str, str]]]) -> list[tuple[dict[str, str], list[str]]]:
+    """Each with its sections. One where Node was not installed is the same as one where it was."""
+    found: list[tuple[dict[str, str], list[str]]] = []
+    for section, on in measured:
+        for machine, sections in found:
+            if all(machine.get(name, value) == value for name, value in on.items()):
+                machine.update(on)
+                sections.append(section)
+                break
+        else:
+            found.append((dict(on), [section]))
+    return found
+
+
+def _link(page: str, section: str) -> str:
+    """To the heading that the section stands under."""
+    heading = re.findall(r"^#+ (.+)$", page.partition(f"<!-- {section} -->")[0], re.MULTILINE)[-1]
+    return f"[{heading}](#{re.sub(r'[^a-z0-9 _-]', '', heading.lower()).replace(' ', '-')})"

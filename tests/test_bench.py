@@ -64,6 +64,9 @@ def test_sizes_are_columns_and_the_rest_are_rows() -> None:
     assert len({len(line) for line in drawn(plain).splitlines()[:2]}) == 1
 
 
+KEPT = {"when": "2026-01-02T03:04:05+00:00", "quick": False, "seconds": 1, "rows": []}
+
+
 def test_results_of_several_runs_are_kept_side_by_side(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     Results(file).add("peers", PLAIN, quick=True, seconds=1)
@@ -93,6 +96,31 @@ def test_the_page_keeps_its_words_and_has_a_place_for_every_section(tmp_path: Pa
     for section in (*SECTIONS, "machine"):
         empty = between(empty, section, "")
     assert once == empty
+
+
+PLACES = """
+<!-- machine --><!-- /machine -->
+## Beside others, by pipe
+<!-- peers --><!-- /peers -->
+### Doors
+<!-- doors --><!-- /doors -->
+## Load
+<!-- load --><!-- /load -->
+"""
+
+
+def test_each_machine_is_shown_once_and_names_what_was_measured_on_it(tmp_path: Path) -> None:
+    results, page = tmp_path / "results.json", tmp_path / "page.md"
+    page.write_text(PLACES)
+    machines = {"load": {"cores": "2"}, "doors": {"cores": "4"}, "peers": {"cores": "2", "Node": "22"}}
+    results.write_text(json.dumps({name: KEPT | {"on": machine} for name, machine in machines.items()}))
+    Results(results).write_docs(page, tmp_path / "plot.svg")
+    told = page.read_text().partition("<!-- /machine -->")[0]
+    first, second = told.split("Measured here: ")[1:]
+    assert first.splitlines()[0] == "[Beside others, by pipe](#beside-others-by-pipe), [Load](#load)."
+    assert ("| cores | 2 |" in first, "| Node | 22 |" in first) == (True, True)
+    assert second.splitlines()[0] == "[Doors](#doors)."
+    assert ("| cores | 4 |" in second, "Node" in second) == (True, False)
 
 
 def test_a_page_without_a_place_is_not_written() -> None:
