@@ -78,7 +78,14 @@ def test_a_key_is_found_in_prose_in_code_and_in_json_and_is_named_but_never_quot
     for make in MADE[kind]:
         for _ in range(50):
             secret = make()
-            for text in (secret, f"The deploy uses {secret} since May.", f"export X={secret}\nmake", f'see "{secret}"'):
+            for text in (
+                secret,
+                f"The deploy uses {secret} since May.",
+                f"export X={secret}\nmake",
+                f'see "{secret}"',
+                f"as it was:\n{secret}\n",
+                f"staging\t{secret}",
+            ):
                 with pytest.raises(InvalidArgument) as caught:
                     refuse(drafted({"notes": {"list": ["first", text]}}))
                 error = caught.value
@@ -92,6 +99,19 @@ def test_a_value_without_a_form_is_found_by_the_name_of_its_attribute(name: str)
     for _ in range(200):
         with pytest.raises(InvalidArgument, match="assigned secret"):
             screen("refuse")(drafted({name: some(39) + "7"}))
+
+
+def test_what_is_listed_under_a_name_is_found_by_it() -> None:
+    given = drafted({"tokens": ["first", some(39) + "7"]})
+    with pytest.raises(InvalidArgument) as caught:
+        screen("refuse")(given)
+    assert caught.value.details == {"kind": "assigned secret", "place": "attrs.tokens[1]"}
+    assert screen("mask")(given).operations[0].payload["attrs"] == {"tokens": ["first", MASK]}
+
+
+def test_what_is_no_text_at_all_is_left_to_be_refused_as_that() -> None:
+    given = drafted({"text": "\ud800"})
+    assert screen("refuse")(given) is given
 
 
 def test_what_is_masked_leaves_the_rest_and_the_draft_goes_on() -> None:
@@ -122,6 +142,17 @@ def test_reasons_are_looked_at_too() -> None:
     secret = MADE["Stripe key"][0]()
     given = Draft((Operation(Verb.DELETE_NODE, {"node_id": "n"}),), actor="a", tool="t", reason=f"leaked {secret}")
     assert screen("mask")(given).reason == f"leaked {MASK}"
+
+
+def test_a_redaction_may_name_the_secret_that_it_takes_away_but_not_in_its_reason() -> None:
+    secret = MADE["Stripe key"][0]()
+    given = Operation(Verb.REDACT_NODE, {"node_id": secret, "fields": None}, redacts={"1": "digest"})
+    refuse = screen("refuse")
+    assert refuse(Draft((given,), actor="a", tool="t")).operations == (given,)
+    with pytest.raises(InvalidArgument, match="in reason"):
+        refuse(Draft((given,), actor="a", tool="t", reason=secret))
+    masked = screen("mask")(Draft((given,), actor="a", tool="t", reason=secret))
+    assert (masked.operations, masked.reason) == ((given,), MASK)
 
 
 def test_off_looks_at_nothing() -> None:

@@ -96,9 +96,10 @@ def _entropy(text: str) -> float:
 
 
 def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
-    if not any(patterns.may_match(text) for text in _encoded(draft)):
+    texts = [found for value, place in _said(draft) for found in _texts(value, place)]
+    if not _may_have_one(patterns, texts):
         return draft
-    findings = [*_findings(patterns, draft)]
+    findings = [Finding(kind, place) for text, place in texts for kind, _, _ in find_secrets(patterns, text)]
     if not findings:
         return draft
     for each in findings:
@@ -114,53 +115,45 @@ def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
     )
 
 
-def _encoded(draft: Draft) -> Iterator[bytes]:
-    """All that will be in the log, as JSON. What cannot be encoded is refused when it is sealed."""
+def _said(draft: Draft) -> Iterator[tuple[Any, str]]:
+    """All that will be in the log, with its place. A redaction may name what it takes away."""
+    yield from ((draft.reason, "reason"), (draft.run_context, "run_context"))
     for operation in draft.operations:
+        yield operation.reason, "reason"
         if operation.redacts is None:
-            try:
-                yield _ENCODER.encode((operation.payload, operation.reason))
-            except (TypeError, ValueError, UnicodeError, RecursionError):
-                continue
-    if draft.reason or draft.run_context:
-        yield _ENCODER.encode((draft.reason, draft.run_context))
+            yield from ((value, name) for name, value in operation.payload.items())
 
 
-_ENCODER = msgspec.json.Encoder()
+def _may_have_one(patterns: PatternSet, texts: list[tuple[str, str]]) -> bool:
+    """One pass over all of them as they were said: in JSON a line's end is a letter, and hides where a word begins."""
+    try:
+        return patterns.may_match("\n".join(text for text, _ in texts).encode())
+    except UnicodeEncodeError:
+        return False  # It is refused when it is sealed.
 
 
-def _findings(patterns: PatternSet, draft: Draft) -> Iterator[Finding]:
-    said: list[tuple[Any, str]] = [(draft.reason, "reason"), (draft.run_context, "run_context")]
-    for operation in draft.operations:
-        said += [(operation.reason, "reason"), *((value, name) for name, value in operation.payload.items())]
-    for value, place in said:
-        for text, where in _texts(value, place):
-            yield from (Finding(kind, where) for kind, _, _ in find_secrets(patterns, text))
-
-
-def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Each text with its place; a member is also looked at with its name, as `name="text"`."""
+def _texts(value: Any, place: str, name: str = "") -> Iterator[tuple[str, str]]:
+    """Each text with its place; what has a name is looked at with it, as `name="text"`."""
     if isinstance(value, str):
-        yield value, place
+        yield f'{name}="{value}"' if name else value, place
     elif isinstance(value, dict):
-        for number, (name, member) in enumerate(value.items()):
-            yield str(name), f"name {number + 1} of {place}"
-            below = f"{place}.{name}" if str(name).isidentifier() and len(str(name)) <= _SHOWN else f"{place}[{number}]"
-            if isinstance(member, str):
-                yield f'{name}="{member}"', below
-            else:
-                yield from _texts(member, below)
+        for number, (key, member) in enumerate(value.items()):
+            yield str(key), f"name {number + 1} of {place}"
+            below = f"{place}.{key}" if str(key).isidentifier() and len(str(key)) <= _SHOWN else f"{place}[{number}]"
+            yield from _texts(member, below, str(key))
     elif isinstance(value, list | tuple):
         for number, member in enumerate(value):
-            yield from _texts(member, f"{place}[{number}]")
+            yield from _texts(member, f"{place}[{number}]", name)
 
 
 _SHOWN = 40
 
 
 def _masked_operation(patterns: PatternSet, operation: Operation) -> Operation:
-    payload = {name: _masked(patterns, value) for name, value in operation.payload.items()}
-    return msgspec.structs.replace(operation, payload=payload, reason=_masked(patterns, operation.reason))
+    reason, payload = _masked(patterns, operation.reason), operation.payload
+    if operation.redacts is None:
+        payload = {name: _masked(patterns, value) for name, value in payload.items()}
+    return msgspec.structs.replace(operation, payload=payload, reason=reason)
 
 
 def _masked(patterns: PatternSet, value: Any, name: str = "") -> Any:
@@ -172,8 +165,8 @@ def _masked(patterns: PatternSet, value: Any, name: str = "") -> Any:
         return value
     if isinstance(value, dict):
         return {key: _masked(patterns, member, str(key)) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_masked(patterns, member) for member in value]
+    if isinstance(value, list | tuple):
+        return [_masked(patterns, member, name) for member in value]
     return value
 
 
