@@ -34,7 +34,10 @@ async def test_no_vocabulary_writes_a_key_down_and_its_caller_is_told_what_and_w
 
 
 async def test_a_key_that_is_masked_is_nowhere_and_the_rest_is_found(tmp_path: Path) -> None:
-    async with connect(tmp_path, environ={"TALLYSTICK_SECRETS": "mask"}) as client:
+    async with connect(tmp_path, "--toolsets", "all", environ={"TALLYSTICK_SECRETS": "mask"}) as client:
+        await call(client, "create_ontology", node_types=["Memo"], connection_types=[])
+        memo = await call(client, "create_node", type="Memo", content=f"key:\n{SECRET}\n", format="markdown")
+        assert (await call(client, "get_node_content", **memo))["content"] == "key:\n[SECRET]\n"
         node = {"id": "deploy", "type": "Note", "attrs": {"how": f"push with {SECRET} on Fridays"}}
         await call(client, "memory.write", op="UPSERT_NODE", node=node)
         found = await call(client, "memory.read", entity_id="deploy")

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tallystick.commits import FILE_EDIT
 from tallystick.errors import Conflict, StorageRefused
 from tallystick.log import Head
 from tallystick.projections import file_edits as module
 from tallystick.projections.file_edits import FileEdits
-from tallystick.projections.views import FILE_EDIT
 from tallystick.projections.views.content_files import Edit
 from tests.projections.workspace import DEFINITIONS, Workspace, connection, memory, text
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits import FILE_EDIT, Draft, Operation, Verb
 from tallystick.errors import InvalidArgument
 from tallystick.state.patterns import PatternSet
 from tallystick.state.secret_scan import _KINDS, MASK, Screen, find_secrets, screen_of
@@ -133,6 +134,8 @@ def test_what_cannot_be_masked_without_becoming_another_write_is_refused() -> No
         mask(Draft((Operation(Verb.UPSERT_NODE, {"id": secret, "type": "Note", "attrs": {}}),), actor="a", tool="t"))
     with pytest.raises(InvalidArgument, match="cannot be masked"):
         mask(drafted({"text": secret}, nonce="once"))
+    with pytest.raises(InvalidArgument, match="cannot be masked"):
+        mask(msgspec.structs.replace(drafted({"text": secret}), tool=FILE_EDIT))
     with pytest.raises(InvalidArgument) as caught:
         mask(drafted({secret: {secret: "x"}}))
     assert secret not in str(caught.value.details)

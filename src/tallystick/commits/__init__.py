@@ -17,6 +17,8 @@ from tallystick.commits.canonical import INTEGER_MAX, parse
 from tallystick.commits.mask import unabridged
 
 SCHEMA_VERSION = "1"
+FILE_EDIT = "file-edit"
+"""Actor and tool of commits that adopt what a person wrote into a content file."""
 
 
 class Verb(StrEnum):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tallystick.commits import Draft, Operation
+from tallystick.commits import FILE_EDIT, Draft, Operation
 from tallystick.errors import InvalidArgument
 from tallystick.state.patterns import PatternSet
 from tallystick.telemetry import metrics
@@ -105,7 +105,7 @@ def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
     for each in findings:
         metrics.SECRETS.add((each.kind,))
     outside = [each for each in findings if not each.place.startswith(("attrs", "content", "reason"))]
-    if not masks or outside or any(operation.nonce is not None for operation in draft.operations):
+    if not masks or outside or _is_kept_elsewhere(draft):
         raise _refusal((outside or findings)[0], masks=masks)
     return msgspec.structs.replace(
         draft,
@@ -113,6 +113,11 @@ def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
         reason=_masked(patterns, draft.reason),
         run_context=_masked(patterns, draft.run_context),
     )
+
+
+def _is_kept_elsewhere(draft: Draft) -> bool:
+    """What a nonce is asked for again, and the file that a person edited, would differ from what is stored for ever."""
+    return draft.tool == FILE_EDIT or any(operation.nonce is not None for operation in draft.operations)
 
 
 def _said(draft: Draft) -> Iterator[tuple[Any, str]]:

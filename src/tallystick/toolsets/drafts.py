@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from tallystick.commits import Draft, Operation
+from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Conflict, Unsettled
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
@@ -92,15 +93,24 @@ async def write_prepared(
 
     async def write() -> Receipt:
         try:
-            return await store.write(principal, action, propose, resource=resource, written_type=written_type)
+            receipt = await store.write(principal, action, propose, resource=resource, written_type=written_type)
         except Unsettled:
             raise  # Whether it was written is unknown: a commit in the log must not name a blob that is gone.
         except BaseException:
             if prepared is not None:
                 await asyncio.to_thread(prepared.discard)
             raise
+        if prepared is not None and not _carries(receipt, prepared):
+            await asyncio.to_thread(prepared.discard)
+        return receipt
 
     return await asyncio.shield(write())
+
+
+def _carries(receipt: Receipt, prepared: Prepared) -> bool:
+    """Not where a secret in it was masked: then the views write the file from the commit."""
+    text = prepared.content.get("text")
+    return text is None or any(canonical_bytes(text) in commit.payload for commit in receipt.commits)
 
 
 def check_unused(state: State, ids: Iterable[str]) -> None:

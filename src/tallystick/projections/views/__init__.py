@@ -21,7 +21,7 @@ import msgspec
 import orjson
 
 from tallystick.clock import Clock, wall_clock
-from tallystick.commits import Commit, Verb, chain
+from tallystick.commits import FILE_EDIT, Commit, Verb, chain
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.payloads import EdgePayload, NodePayload, read_edge, read_extent, read_node, read_target
 from tallystick.log import Entry, Head
@@ -34,8 +34,6 @@ from tallystick.projections.views.views_db import ConnectionRow, FileRow, ViewsD
 
 T = TypeVar("T")
 
-FILE_EDIT = "file-edit"
-"""The actor of commits that adopt what a person wrote into a content file."""
 CHEAP_SECONDS = 0.020
 """A registry that is rewritten within this is rewritten before the answer."""
 PAUSE_SECONDS = 1.0

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits import FILE_EDIT, Draft, Operation, Verb
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind
-from tallystick.projections.views import FILE_EDIT
 from tallystick.projections.views.content_files import Edit
 from tallystick.state import Edge, Node
 from tallystick.state.read_filter import ReadFilter
