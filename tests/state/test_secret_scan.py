@@ -32,10 +32,10 @@ def encoded(length: int) -> str:
     return base64.urlsafe_b64encode(SEED.randbytes(length)).decode().rstrip("=")
 
 
-def pem(kind: str) -> str:
-    body = base64.b64encode(SEED.randbytes(300)).decode()
+def pem(kind: str, length: int = 300, headers: str = "") -> str:
+    body = base64.b64encode(SEED.randbytes(length)).decode()
     lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
-    return f"-----BEGIN {kind}PRIVATE KEY-----\n{lines}\n-----END {kind}PRIVATE KEY-----"
+    return f"-----BEGIN {kind}PRIVATE KEY-----\n{headers}{lines}\n-----END {kind}PRIVATE KEY-----"
 
 
 def jwt() -> str:
@@ -62,7 +62,16 @@ MADE: dict[str, list[Callable[[], str]]] = {
     "Hugging Face token": [lambda: "hf" + "_" + some(34, string.ascii_letters)],
     "SendGrid key": [lambda: "SG" + f".{some(22)}.{some(43)}"],
     "DigitalOcean token": [lambda: "dop" + "_v1_" + some(64, "0123456789abcdef")],
-    "private key": [lambda: pem(""), lambda: pem("RSA "), lambda: pem("OPENSSH "), lambda: pem("EC ")],
+    "private key": [
+        lambda: pem("", 48),
+        lambda: pem("ENCRYPTED "),
+        lambda: pem(
+            "RSA ", headers="Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF\n\n"
+        ),
+        lambda: pem("RSA "),
+        lambda: pem("OPENSSH "),
+        lambda: pem("EC "),
+    ],
     "JSON Web Token": [jwt],
     "password in an address": [lambda: f"postgres://app:{some(15)}7@db.internal:5432/app"],
     "assigned secret": [lambda: f'client_secret = "{some(39)}7"', lambda: f"{{'api-key': '7{encoded(30)}'}}"],
@@ -172,6 +181,9 @@ def test_examples_hashes_ids_and_placeholders_are_no_secrets() -> None:
         "https://${USER}:${PASSWORD}@registry/",
         'api_key = os.environ["API_KEY_OF_THE_SERVICE"]',
         "-----BEGIN PRIVATE KEY----- stands at the top of the file",
+        "-----BEGIN PRIVATE KEY-----\nXXXX\nXXXX\n-----END PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1c7+9z5Pad7OejecsQ0buKwz...\n-----END RSA PRIVATE KEY-----",
+        '"token": "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9..."',
         "-----BEGIN CERTIFICATE-----\n" + "MIIB" * 40,
         "data:image/png;base64," + encoded(600),
     ):

@@ -38,7 +38,7 @@ _KINDS = {
     "Hugging Face token": r"\bhf_[A-Za-z]{34}\b",
     "SendGrid key": r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}",
     "DigitalOcean token": r"\bdo[opr]_v1_[0-9a-f]{64}\b",
-    "private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\:,.-]{40,}",
+    "private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[A-Za-z0-9+/=\s\\:,.]|-[A-Za-z0-9]){40,}",
     "JSON Web Token": r"\beyJ[A-Za-z0-9_-]{16,}\.eyJ[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{20,}",
     "password in an address": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>{}$]{1,64}:[^\s/:@\"'<>{}$*]{8,128}@[A-Za-z0-9\[]",
     "assigned secret": r"(?i)(?:secret|token|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key)"
@@ -74,8 +74,8 @@ def find_secrets(patterns: PatternSet, text: str) -> list[tuple[str, int, int]]:
 
 
 def _is_one(kind: str, text: str) -> bool:
-    """Examples in documentation say that they are."""
-    if "EXAMPLE" in text.upper() or "XXXXXX" in text.upper():
+    """Examples in documentation say that they are, or leave something out."""
+    if any(sign in text.upper() for sign in ("EXAMPLE", "XXXXXX", "...")):
         return False
     least = _ENTROPY_MIN.get(kind)
     if least is None:
