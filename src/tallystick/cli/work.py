@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _REFRESH_SECONDS = 1.0
 _DEPTH = 50
 
-commands = command_group("See and do work: the tree of a project, what comes next, who works on what.", is_whole=True)
+commands = command_group(
+    "See and do work: the tree of a project, what comes next. Alone: who works on what now.", is_whole=True
+)
 
 Project = Annotated[
     str | None,
@@ -46,7 +48,6 @@ NodeId = Annotated[str, typer.Argument(metavar="ID", help="Of a work node.", aut
 
 @commands.callback()
 def board(context: typer.Context) -> None:
-    """See and do work: the tree of a project, what comes next, who works on what. Alone: who works on what now."""
     if context.invoked_subcommand is None:
         import asyncio
 
