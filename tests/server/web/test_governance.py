@@ -114,6 +114,13 @@ async def test_only_who_may_read_everything_forgets(tmp_path: Path) -> None:
         assert (await post(pages, {"act": "find", "texts": "Ada Example"})).status_code == 400
 
 
+async def test_how_long_things_are_kept_is_shown_of_backups_too(tmp_path: Path) -> None:
+    store = (tmp_path / "backups").as_uri()
+    async with serving_pages(tmp_path / "base", backup_to=store, backup_keep=7, audit_retention_days=3) as pages:
+        shown = await pages.html("/governance")
+    assert ("3 days, then removed" in shown, "the newest 7, for ever" in shown) == (True, True)
+
+
 async def test_another_tenant_is_neither_counted_nor_erased(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
         await pages.node("plan", attrs={"title": "Ada Example"})
