@@ -528,10 +528,12 @@ def test_a_key_file_that_others_may_read_or_that_lies_in_the_base_is_refused(pla
     place.shell.run("backup", "new-key", keys)
     keys.chmod(0o644)
     for path in (keys, place.shell.base / "backup.key", tmp_path / "none"):
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(InvalidArgument) as caught:
             place.shell.run("backup", place.url, "--key", path)
-    with pytest.raises(InvalidArgument):
+        assert caught.value.code == "BACKUP_KEY_INVALID"
+    with pytest.raises(InvalidArgument) as caught:
         place.shell.run("backup", "new-key", place.shell.base / "backup.key")
+    assert caught.value.code == "BACKUP_KEY_INVALID"
     printed = {"TALLYSTICK_BACKUP_KEY_COMMAND": f"cat {keys}"}
     assert place.shell.run("backup", place.url, "--json", **printed).json["key"]
 

@@ -6,8 +6,27 @@ from pathlib import Path
 
 from tallystick.config import load
 from tallystick.log.files import FilesLog
+from tallystick.operations.backups.encryption import add_backup_key
 from tallystick.operations.doctor import examine
 from tests.commits_by_hand import append, draft, node
+
+
+def test_a_key_for_backups_that_cannot_be_used_is_told_before_a_backup_fails(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path / "base" / "_system")
+    append(log, draft(node("a")))
+    log.close()
+    key = tmp_path / "key"
+    settings = load({"base": tmp_path / "base"}, environ={"TALLYSTICK_BACKUP_KEY": str(key)})
+
+    def told() -> tuple[str, str]:
+        [found] = [each for each in examine(settings) if each.what == "backup key"]
+        return found.status, found.found
+
+    assert told() == ("bad", f"the key file {key} cannot be read: No such file or directory")
+    [made] = add_backup_key(settings, key)
+    assert told() == ("good", f"{made.id}, in {key}")
+    key.chmod(0o644)
+    assert told() == ("bad", f"{key} can be read or written by others")
 
 
 def test_the_share_of_each_part_of_the_disk_is_told(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def allowed_file(environ: Mapping[str, str]) -> Path:
 
 def require_allowed(found: ChecksFile, allowed: Path, base: Path, confirm: Callable[[ChecksFile], bool] | None) -> None:
     """`confirm` asks the person; None where nobody is there. Raises Denied."""
-    check_outside(allowed, base)
+    check_outside(allowed, base, "whoever can write files there could allow commands", code="CHECKS_INVALID")
     known = _known(allowed)
     if known.get(str(found.path)) == found.sha256:
         return

@@ -405,9 +405,23 @@ def _backup(settings: Settings) -> Iterator[Finding]:
             yield Finding("backup", found)
 
 
+def _backup_key(settings: Settings) -> Iterator[Finding]:
+    """A command that prints keys is not run: it may ask somebody."""
+    if not settings.backup_key or settings.backup_key_command:
+        return
+    from tallystick.operations.backups.encryption import load_backup_keys
+
+    try:
+        keys = load_backup_keys(settings).keys
+    except InvalidArgument as error:
+        yield Finding("backup key", error.message, "bad", error.hint)
+    else:
+        yield Finding("backup key", f"{', '.join(key.id for key in keys)}, in {settings.backup_key}")
+
+
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
     _log, _lines, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors,
-    _blobs, _backup, _stream,
+    _blobs, _backup, _backup_key, _stream,
 )  # fmt: skip
 
 

@@ -99,11 +99,16 @@ def write_key_file(path: Path, keys: Sequence[SignerKey], *, base: Path) -> None
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from None
 
 
-def check_outside(path: Path, base: Path) -> None:
+def check_outside(
+    path: Path,
+    base: Path,
+    harm: str = "whoever could change the log could sign it, too",
+    *,
+    code: str = "CHECKPOINT_KEY_INVALID",
+) -> None:
     if path.resolve().is_relative_to(base.resolve()):
-        raise _refused(
-            f"{path} lies in the base: whoever could change the log could sign it, too",
-            "keep the key elsewhere, and not in the same backup",
+        raise InvalidArgument(
+            f"{path} lies in the base: {harm}", code=code, hint="keep it elsewhere, and not in the same backup"
         )
 
 

@@ -119,7 +119,7 @@ def load_backup_keys(settings: Settings, file: Path | None = None) -> BackupKeys
     if path is None:
         return BackupKeys()
     path = path.expanduser().absolute()
-    check_outside(path, settings.base)
+    _check_outside(path, settings)
     try:
         if path.stat().st_mode & _OTHERS:
             raise _refused(f"{path} can be read or written by others", f"chmod 600 {shlex.quote(str(path))}")
@@ -139,7 +139,7 @@ def parse_backup_keys(text: str, source: str) -> BackupKeys:
 def add_backup_key(settings: Settings, path: Path) -> Sequence[BackupKey]:
     """A new one behind those that are there; it is the one that encrypts from now on. A crash leaves the old file."""
     path = path.expanduser().absolute()
-    check_outside(path, settings.base)
+    _check_outside(path, settings)
     known = load_backup_keys(settings, path).keys if path.exists() else ()
     keys = (*known, BackupKey.generate())
     try:
@@ -150,6 +150,10 @@ def add_backup_key(settings: Settings, path: Path) -> Sequence[BackupKey]:
     except OSError as error:
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from None
     return keys
+
+
+def _check_outside(path: Path, settings: Settings) -> None:
+    check_outside(path, settings.base, "a disk that is lost takes the key along", code="BACKUP_KEY_INVALID")
 
 
 _MAKE = "'tallystick backup new-key FILE' makes one"
