@@ -16,7 +16,7 @@ import tallystick
 from tallystick import app, private_files
 from tallystick.config import Settings
 from tallystick.policy import Principal
-from tallystick.private_files import replace_file, replacing, sync_data, sync_file
+from tallystick.private_files import is_private, replace_file, replacing, sync_data, sync_file
 from tallystick.server.dispatch import Done
 from tests.command_line import CommandLine
 from tests.sample_memory import outcome_of, told, write_sample
@@ -179,3 +179,26 @@ def test_where_there_is_a_full_sync_nothing_less_counts(
         else:
             sync(file.fileno())
     assert asked == (["full", "plain"] if answer == errno.ENOTSUP else ["full"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "expected"),
+    [
+        (0o600, 7, 7, True),
+        (0o400, 0, 0, True),
+        (0o440, 0, 7, True),
+        (0o640, 0, 7, True),
+        (0o440, 0, 8, False),
+        (0o440, 7, 7, False),
+        (0o460, 0, 7, False),
+        (0o444, 0, 7, False),
+    ],
+)
+def test_a_secret_is_private_or_handed_by_root_to_our_group(mode: int, owner: int, group: int, expected: bool) -> None:
+    """As Kubernetes mounts a secret for a server that is not root."""
+    seen = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, group, 0, 0, 0, 0))
+    assert is_private(seen, uid=7, groups=[7, 9]) is expected
+
+
+def test_root_itself_hands_nothing_to_its_group() -> None:
+    assert not is_private(os.stat_result((stat.S_IFREG | 0o440, 1, 1, 1, 0, 0, 0, 0, 0, 0)), uid=0, groups=[0])

@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from tallystick.errors import InvalidArgument
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -125,6 +129,20 @@ def sync_directory(path: Path) -> None:
         sync_file(fd)
     finally:
         os.close(fd)
+
+
+def is_private(seen: os.stat_result, uid: int, groups: Collection[int]) -> bool:
+    """Whether nobody else may touch it. A group of ours may read files of root's, too: so Kubernetes hands secrets to a
+    server that is not root."""
+    open_to = seen.st_mode & _OTHERS
+    return not open_to or (open_to == stat.S_IRGRP and seen.st_uid == 0 != uid and seen.st_gid in groups)
+
+
+def check_private(path: Path, seen: os.stat_result, code: str) -> None:
+    if not is_private(seen, os.geteuid(), {os.getegid(), *os.getgroups()}):
+        raise InvalidArgument(
+            f"{path} can be read or written by others", code=code, hint=f"chmod 600 {shlex.quote(str(path))}"
+        )
 
 
 def create_file(path: Path) -> None:

@@ -26,10 +26,9 @@ from tallystick.commits.signed_note import (
 )
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
-from tallystick.private_files import make_directory, replacing
+from tallystick.private_files import check_private, make_directory, replacing
 
 COMMAND_SECONDS = 30.0
-_OTHERS = 0o077
 _BYTES_MAX = 64 << 10
 
 
@@ -73,8 +72,7 @@ def read_key_file(path: Path, *, base: Path) -> list[SignerKey]:
     try:
         with path.open("rb") as file:
             seen = os.fstat(file.fileno())
-            if seen.st_mode & _OTHERS:
-                raise _refused(f"{path} can be read or written by others", f"chmod 600 {shlex.quote(str(path))}")
+            check_private(path, seen, "CHECKPOINT_KEY_INVALID")
             if seen.st_uid not in (os.geteuid(), 0):
                 raise _refused(f"{path} belongs to somebody else", "keys are read from a file of our own only")
             data = file.read(_BYTES_MAX + 1)

@@ -26,14 +26,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tallystick.config import Settings
 from tallystick.errors import Corrupt, InvalidArgument
-from tallystick.private_files import make_directory, replacing
+from tallystick.private_files import check_private, make_directory, replacing
 from tallystick.projections.checkpoint_keys import COMMAND_SECONDS, check_outside
 
 MAGIC = b"TSB1"
 _WRITTEN = "tallystick-backup-key-1:"
 _ID, _SALT, _NONCE, _SECRET = 8, 16, 12, 32
 _HEADER = len(MAGIC) + _ID + _SALT + _NONCE
-_OTHERS = 0o077
 
 
 class BackupKey(msgspec.Struct, frozen=True):
@@ -121,8 +120,7 @@ def load_backup_keys(settings: Settings, file: Path | None = None) -> BackupKeys
     path = path.expanduser().absolute()
     _check_outside(path, settings)
     try:
-        if path.stat().st_mode & _OTHERS:
-            raise _refused(f"{path} can be read or written by others", f"chmod 600 {shlex.quote(str(path))}")
+        check_private(path, path.stat(), "BACKUP_KEY_INVALID")
         text = path.read_text("utf-8", "replace")
     except OSError as error:
         raise _refused(f"the key file {path} cannot be read: {error.strerror}", _MAKE) from None
