@@ -241,6 +241,11 @@ HURRIED = re.compile(
 `tests/timeouts.py` says."""
 
 
+def test_the_chart_takes_every_setting_and_no_other() -> None:
+    schema = json.loads((ROOT / "deploy" / "helm" / "tallystick" / "values.schema.json").read_text())
+    assert schema["properties"]["settings"]["propertyNames"] == {"enum": [row.name for row in config.table()]}
+
+
 def test_which_log_is_opened_is_said_in_one_place() -> None:
     """Its own package knows it by name; bench, torture and tests may."""
     sources = [path for path in SOURCE.rglob("*.py") if "FilesLog" in path.read_text()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterable
@@ -135,6 +136,7 @@ REFUSED = {
     "one volume is served by one pod": (["autoscaling.enabled=true"], "workload: Deployment"),
     "the chart knows where it listens": (["settings.http=0.0.0.0:1"], "set by the chart"),
     "a misspelt value is no value": (["replica=1"], "replica"),
+    "a misspelt setting is no setting": (["settings.secret=refuse"], "settings"),
     "a kind that is none": (["workload=DaemonSet"], "workload"),
 }
 
@@ -147,6 +149,14 @@ def test_what_would_lose_or_open_a_memory_is_refused(case: str) -> None:
     done = helm("template", "memory", str(CHART), *_set([*whole, *said]))
     assert done.returncode != 0
     assert words in done.stderr
+
+
+def test_every_setting_reaches_the_server_by_a_variable_that_it_heeds() -> None:
+    given = {row.name: "x" for row in table() if row.name not in ("base", "http", "http_hosts")}
+    found = yaml.safe_load_all(render("--set-json", f"settings={json.dumps(given)}"))
+    [container] = pod_of({each["kind"]: each for each in found if each})["containers"]
+    named = {each["name"] for each in container["env"]}
+    assert [row.name for row in table() if named.isdisjoint(row.variables)] == []
 
 
 def _set(pairs: Iterable[str]) -> list[str]:

@@ -45,7 +45,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - name: TALLYSTICK_REFUSE_ROOT
   value: "true"
 {{- range $name, $value := .Values.settings }}
-- name: {{ printf "TALLYSTICK_%s" (upper $name) }}
+- name: {{ printf "TALLYSTICK_%s" (upper (ternary "agent" $name (eq $name "agent_identity"))) }}
   value: {{ if kindIs "slice" $value }}{{ join "," $value | quote }}{{ else }}{{ $value | toString | quote }}{{ end }}
 {{- end }}
 {{- with .Values.env }}
