@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.config import Settings, data_directory, home_directory, load, table, why_this_base
+from tallystick.config import Settings, data_directory, home_directory, load, misspelt_variables, table, why_this_base
 from tallystick.errors import InvalidArgument
 from tallystick.operations.doctor import examine
 
@@ -125,3 +125,26 @@ def test_every_setting_is_in_the_table_with_a_variable_and_a_meaning() -> None:
     assert [row.name for row in rows if not row.variables or not row.meaning.endswith(".")] == []
     variables = [variable for row in rows for variable in row.variables]
     assert len(variables) == len(set(variables))
+
+
+def test_a_variable_that_is_almost_a_setting_is_told_and_one_of_somebody_else_is_not() -> None:
+    environ = dict.fromkeys(
+        (
+            "TALLYSTICK_SECRET",
+            "TALLYSTICK_AUDIT_RETENSION_DAYS",
+            "TALLYSTICK_SECRETS",
+            "TALLYSTICK_CHECKPOINT_PRIVATE_KEY",
+            "TALLYSTICK_HOOK_SECONDS",
+            "TALLYSTICK_URL",
+            "TALLYSTICK_TOKEN",
+            "TALLYSTICK_PORT",
+            "TALLYSTICK_SERVICE_HOST",
+            "TALLYSTICK_PORT_80_TCP_ADDR",
+            "SECRET",
+        ),
+        "x",
+    )
+    assert misspelt_variables(environ) == {
+        "TALLYSTICK_SECRET": "TALLYSTICK_SECRETS",
+        "TALLYSTICK_AUDIT_RETENSION_DAYS": "TALLYSTICK_AUDIT_RETENTION_DAYS",
+    }

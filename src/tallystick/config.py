@@ -665,6 +665,22 @@ def unknown_setting(name: str, known: Sequence[str], source: object) -> InvalidA
     return InvalidArgument(f"{source}: there is no setting '{name}'", code="SETTING_UNKNOWN", hint=hint)
 
 
+def misspelt_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """By name, what was probably meant. Others may be somebody else's: Kubernetes makes variables of services."""
+    known = [variable for row in table() for variable in row.variables]
+    ours = (name for name in environ if name.startswith(_PREFIX) and name not in (*known, *_NO_SETTINGS))
+    near = ((name, get_close_matches(name.removeprefix(_PREFIX), _without_prefix(known), 1, 0.8)) for name in ours)
+    return {name: _PREFIX + found[0] for name, found in near if found}
+
+
+def _without_prefix(names: Sequence[str]) -> list[str]:
+    return [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]
+
+
+_PREFIX = "TALLYSTICK_"
+_NO_SETTINGS = (CHECKPOINT_KEY_VARIABLE, *(_PREFIX + name for name in ("HOOK_DEBUG", "HOOK_SECONDS", "TOKEN", "URL")))
+
+
 def _converted(row: Setting, value: Any, source: str) -> Any:
     if isinstance(value, str) and get_args(row.type)[0] == tuple[str, ...]:
         value = [part.strip() for part in value.split(",") if part.strip()]

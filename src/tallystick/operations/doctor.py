@@ -15,7 +15,7 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.commits import chain
-from tallystick.config import FILE_NAME, Settings, why_this_base
+from tallystick.config import FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.file_locks import is_held
 from tallystick.log import Head
@@ -86,6 +86,8 @@ def _base(settings: Settings) -> Iterator[Finding]:
         yield Finding("tenants", f"no tenants: {', '.join(strays)} in {settings.base / 'tenants'}", "odd", advice)
     configuration = settings.base / FILE_NAME
     yield Finding("settings", str(configuration) if configuration.exists() else "defaults and environment")
+    for name, meant in misspelt_variables(os.environ).items():
+        yield Finding("settings", f"there is no setting for the variable {name}", "odd", f"did you mean {meant}?")
     nearest = next(path for path in (settings.home, *settings.home.parents) if path.exists())
     if not os.access(nearest, os.W_OK):
         yield Finding("writable", f"no: {nearest}", "bad", "make it writable, or choose another place with --base")
