@@ -74,6 +74,10 @@ MADE: dict[str, list[Callable[[], str]]] = {
     ],
     "JSON Web Token": [jwt],
     "password in an address": [lambda: f"postgres://app:{some(15)}7@db.internal:5432/app"],
+    "secret in a variable": [
+        lambda: f"AWS_SECRET_ACCESS_KEY={some(39)}7",
+        lambda: f"DB_PASSWORD={some(23)}7",
+    ],
     "assigned secret": [lambda: f'client_secret = "{some(39)}7"', lambda: f"{{'api-key': '7{encoded(30)}'}}"],
 }
 
@@ -136,6 +140,13 @@ def test_what_is_masked_leaves_the_rest_and_the_draft_goes_on() -> None:
     assert secret in str(given)
 
 
+@pytest.mark.parametrize("kind", MADE)
+def test_what_is_masked_leaves_the_lines_around_it(kind: str) -> None:
+    masked = screen("mask")(drafted({"text": f"before\n{MADE[kind][0]()}\nbehind"}))
+    left = masked.operations[0].payload["attrs"]["text"]
+    assert (left[:7], left[-7:], MASK in left) == ("before\n", "\nbehind", True)
+
+
 def test_what_cannot_be_masked_without_becoming_another_write_is_refused() -> None:
     secret = MADE["npm token"][0]()
     mask = screen("mask")
@@ -180,6 +191,8 @@ def test_examples_hashes_ids_and_placeholders_are_no_secrets() -> None:
         "postgres://user:password@host/db",
         "https://${USER}:${PASSWORD}@registry/",
         'api_key = os.environ["API_KEY_OF_THE_SERVICE"]',
+        "API_TOKEN_FILE=secrets/token-2026-01-v2.txt\nSECRET_NAME=memory-checkpoint-keys-v1-2026",
+        "API_TOKEN=your-token-goes-here-please\nSECRET_KEY=/run/secrets/openssl-keys-v3.pem",
         "-----BEGIN PRIVATE KEY----- stands at the top of the file",
         "-----BEGIN PRIVATE KEY-----\nXXXX\nXXXX\n-----END PRIVATE KEY-----",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA1c7+9z5Pad7OejecsQ0buKwz...\n-----END RSA PRIVATE KEY-----",

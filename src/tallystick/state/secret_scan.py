@@ -43,11 +43,15 @@ _KINDS = {
     "password in an address": r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>{}$]{1,64}:[^\s/:@\"'<>{}$*]{8,128}@[A-Za-z0-9\[]",
     "assigned secret": r"(?i)(?:secret|token|passw(?:or)?d|api[_-]?key|access[_-]?key|private[_-]?key)"
     r"[a-z0-9_-]{0,20}[\\\"']{0,2}\s{0,3}[:=]\s{0,3}[\\\"']{1,2}[A-Za-z0-9+/_=.~-]{20,200}[\\\"']",
+    "secret in a variable": r"\b[A-Z0-9_]*(?:SECRET|TOKEN|PASSW(?:OR)?D|API_?KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*="
+    r"[A-Za-z0-9][A-Za-z0-9+/_=.~-]{19,199}(?:[\s\"'`]|$)",
 }
-_ENTROPY_MIN = {"assigned secret": 4.0, "password in an address": 3.0}
+_ENTROPY_MIN = {"assigned secret": 4.0, "password in an address": 3.0, "secret in a variable": 3.5}
 """Bits a character of what stands for the secret; words and placeholders have fewer."""
 _WORDS_BITS = 0.3
 """More than that where there is no digit: names of things have capital letters, too."""
+_NO_SECRETS = ("_FILE", "_PATH", "_DIR", "_NAME", "_ID")
+"""How variables end that say where a secret is, or whose."""
 _NAMES = tuple(_KINDS)
 
 
@@ -69,7 +73,7 @@ def find_secrets(patterns: PatternSet, text: str) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
     for number, start, end in sorted(patterns.spans(text), key=lambda span: span[1]):
         if (not found or start >= found[-1][2]) and _is_one(_NAMES[number], text[start:end]):
-            found.append((_NAMES[number], start, end))
+            found.append((_NAMES[number], start, start + len(text[start:end].rstrip())))
     return found
 
 
@@ -80,10 +84,17 @@ def _is_one(kind: str, text: str) -> bool:
     least = _ENTROPY_MIN.get(kind)
     if least is None:
         return True
+    if kind == "secret in a variable":
+        return _is_variable(text, least)
     value = text[:-1].rpartition(":")[2].partition("@")[0] if kind.startswith("password") else _assigned(text)
     has_digits = any(map(str.isdigit, value))
     is_mixed = any(map(str.islower, value)) and any(map(str.isupper, value))
     return (has_digits or is_mixed) and _entropy(value) >= least + (0 if has_digits else _WORDS_BITS)
+
+
+def _is_variable(text: str, least: float) -> bool:
+    name, _, value = text.rstrip("\"'` \t\r\n").partition("=")
+    return not name.endswith(_NO_SECRETS) and any(map(str.isdigit, value)) and _entropy(value) >= least
 
 
 def _assigned(text: str) -> str:
