@@ -146,6 +146,7 @@ def test_a_commit_that_cannot_follow_is_refused_and_changes_nothing(what: str) -
     with pytest.raises(Corrupt) as raised:
         IMPOSSIBLE[what](logged)
     assert raised.value.details["lamport"] in (1, 6)
+    assert "docs/runbooks/corrupt-log.md" in (raised.value.hint or "")
     assert dump_state(logged.state) == before
 
 

@@ -280,6 +280,7 @@ def _living(columns: Columns, commit: Commit, node_id: str) -> int:
 def _corrupt(commit: Commit, problem: str) -> Corrupt:
     return Corrupt(
         f"lamport {commit.lamport}: {commit.operation} cannot be applied: {problem}",
+        hint="nothing was changed; what to do: docs/runbooks/corrupt-log.md",
         details={"lamport": commit.lamport, "commit_id": commit.commit_id},
     )
 

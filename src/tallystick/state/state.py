@@ -79,6 +79,7 @@ class State:
         if commit.lamport <= self._head.lamport:
             raise Corrupt(
                 f"lamport {commit.lamport} does not come after {self._head.lamport}",
+                hint="nothing was changed; what to do: docs/runbooks/corrupt-log.md",
                 details={"lamport": commit.lamport},
             )
         if end is None:
