@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -247,6 +248,36 @@ def test_a_directory_where_a_database_was_is_left_to_whoever_put_it_there(
     with pytest.raises(StorageRefused, match="cannot be removed") as refused:
         rebuild(home, lambda: FilesLog(home / "_system"), name)
     assert "move it away" in str(refused.value.hint)
+
+
+@pytest.fixture
+def tight(home: Path, small_disk: Path) -> Path:
+    """A `graph.db` on a disk of its own, which it and its index fill to less than half."""
+    subprocess.run(["mount", "-o", "remount,size=1m", small_disk], check=True)
+    database = small_disk / "graph.db"
+    rebuild(home, lambda: FilesLog(home / "_system"), "sql", database=database)
+    return database
+
+
+def _fill(disk: Path, *, leaving: int) -> None:
+    (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free - leaving))
+
+
+def test_a_mirror_on_a_full_disk_is_not_taken_for_a_damaged_one(home: Path, tight: Path) -> None:
+    _fill(tight.parent, leaving=0)
+    with pytest.raises(StorageRefused, match="no room"):
+        compared(home, database=tight)
+
+
+def test_a_mirror_is_not_removed_where_there_is_no_room_for_another(home: Path, tight: Path) -> None:
+    before = tight.read_bytes()
+    _fill(tight.parent, leaving=len(before) // 2)
+    with pytest.raises(StorageRefused, match="no room") as refused:
+        rebuild(home, lambda: FilesLog(home / "_system"), "sql", database=tight)
+    assert "free" in str(refused.value.hint)
+    assert tight.read_bytes() == before
+    (tight.parent / "ballast").unlink()
+    rebuild(home, lambda: FilesLog(home / "_system"), "sql", database=tight)
 
 
 def _is(finding: Finding, name: Name, where: str, key: str, what: str) -> bool:

@@ -12,6 +12,8 @@ from tallystick.projections.database import Connection, Damaged
 
 _SHOWN_CHARACTERS_MAX = 100
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_INDEX = {sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE}
+"""Of the write-ahead log, which a reader makes beside the database when he is the first."""
 
 
 def differing_rows(db: Connection, select: Callable[[str], str], key: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
@@ -52,8 +54,9 @@ def doubted() -> Iterator[None]:
         # SQLite quotes in its messages what it found.
         raise Damaged("what SQLite says of it is no text") from error
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
+        extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        code = extended & 0xFF
+        if code == sqlite3.SQLITE_FULL or extended in _NO_INDEX:
             raise StorageRefused(
                 f"there is no room to compare: {error}", hint="free some space, or name another directory in TMPDIR"
             ) from error

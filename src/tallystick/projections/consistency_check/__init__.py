@@ -7,8 +7,9 @@ servers may go on writing. A person's edit that waits to be adopted is told, and
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,8 @@ from tallystick.projections.sql import SqlProjection
 
 NAMES: tuple[Name, ...] = ("views", "sql", "text")
 """Those that every memory has; one that follows into an engine is compared where it was made."""
+_BLOCK_BYTES = 512
+"""What `st_blocks` counts, whatever the file system."""
 _FINDINGS: dict[Name, Callable[[Subject], Iterator[Finding]]] = {
     "views": views.findings,
     "sql": sql.findings,
@@ -122,13 +125,25 @@ def rebuild(
         else:
             if isinstance(worker.projection, SqlProjection) and path.is_file():
                 worker.projection.require_replaceable()
-            for ending in ("", "-wal", "-shm"):
-                _remove(path.with_name(path.name + ending))
+            files = [path.with_name(path.name + ending) for ending in ("", "-wal", "-shm")]
+            _require_room(files)
+            for file in files:
+                _remove(file)
     try:
         with naming_bugs(worker.projection):
             worker.catch_up()
     finally:
         worker.close()
+
+
+def _require_room(files: Sequence[Path]) -> None:
+    """A new one grows as large as the old, and so does its write-ahead log; servers keep the old until they notice."""
+    size = sum(file.stat().st_blocks * _BLOCK_BYTES for file in files if file.is_file())
+    if size and (free := shutil.disk_usage(files[0].parent).free) < size:
+        raise StorageRefused(
+            f"there is no room to build {files[0].name} again: it has {size} bytes, and {free} are free; it was kept",
+            hint=f"free some space where {files[0].parent} lies, then do this again",
+        )
 
 
 def _remove(path: Path) -> None:
