@@ -166,6 +166,42 @@ def test_a_tenant_that_was_deleted_is_removed_from_the_copy_and_one_that_vanishe
     assert [path.name for path in home.iterdir()] == ["gone"]
 
 
+def test_a_tenant_that_was_deleted_and_made_again_is_replaced_in_the_copy(place: Place) -> None:
+    follow(place)
+    place.shell.run("tenants", "delete", "acme", "--yes", "--json")
+    place.shell.write(node("b"))
+    place.shell.write(node("other"), node("owners"), tenant="acme")
+    place.back_up()
+    copy = place.root / "copy"
+    with (
+        open(copy / "tenants/acme/_system/head") as held,
+        subprocess.Popen(["cat", "-"], stdin=subprocess.PIPE, pass_fds=[held.fileno()]) as reader,
+    ):
+        for command in ("follow", place.url, "--once"), ("promote",):
+            with pytest.raises(StorageRefused, match="acme") as refused:
+                place.shell.run(*command, "--base", copy)
+            assert refused.value.code == "TENANT_IN_USE"
+        reader.communicate()
+    assert same_log(place.shell.base, copy)
+    assert follow(place)["positions"] == {"default": 3, "acme": 2}
+    assert same_log(place.shell.base / "tenants/acme", copy / "tenants/acme")
+    assert CommandLine(copy).run("verify", "--tenant", "acme", "--json").json["sound"]
+
+
+def test_a_tenant_that_is_another_without_a_deletion_stays_as_it_is_in_the_copy(place: Place) -> None:
+    place.shell.run("tenants", "delete", "acme", "--yes", "--json")
+    place.shell.write(node("theirs"), tenant="acme")
+    place.back_up()
+    follow(place)
+    shutil.rmtree(place.shell.base / "tenants/acme")
+    place.shell.write(node("other"), node("owners"), tenant="acme")
+    place.back_up()
+    with pytest.raises(Corrupt) as refused:
+        follow(place)
+    assert refused.value.code == "BACKUP_DIVERGED"
+    assert CommandLine(place.root / "copy").run("show", "theirs", "--tenant", "acme", "--json").json["entity"]
+
+
 def test_a_base_is_promoted_by_one_process_at_a_time(place: Place) -> None:
     with locked(place.shell.base / "_system/backup.lock"), pytest.raises(Conflict) as refused:
         place.shell.run("promote", place.url)

@@ -162,8 +162,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
         with suppress(OSError):
             os.rename(aside, settings.home)
         raise
-    for left in settings.home.parent.glob(f"{_DELETING}*"):
-        shutil.rmtree(left)
+    _remove_set_aside(settings)
     return Deletion(
         at=at,
         by=context.principal.actor,
@@ -186,9 +185,15 @@ def remove_copy(settings: Settings) -> str | None:
     _require_no_links(settings)
     require_unused(settings)
     graph_left = drop_graph(settings)
-    _, aside = _set_aside(settings, open_copy(settings.system, segment_bytes_max=settings.segment_bytes_max))
-    shutil.rmtree(aside)
+    _set_aside(settings, open_copy(settings.system, segment_bytes_max=settings.segment_bytes_max))
+    _remove_set_aside(settings)
     return graph_left
+
+
+def _remove_set_aside(settings: Settings) -> None:
+    """Also what a deletion left that died."""
+    for left in settings.home.parent.glob(f"{_DELETING}*"):
+        shutil.rmtree(left)
 
 
 def _set_aside(settings: Settings, log: Log) -> tuple[Head, Path]:

@@ -29,7 +29,7 @@ from tallystick.operations import Progress, no_progress
 from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
 from tallystick.operations.backups.repository import Fence, Repository
 from tallystick.operations.backups.restore import choose_backup, replica_of, require_safe, restore
-from tallystick.operations.backups.run import LOCK
+from tallystick.operations.backups.run import LOCK, first_hash
 from tallystick.operations.tenants import remove_copy, tenants_of
 from tallystick.private_files import make_directory, replacing
 from tallystick.tenants import is_tenant
@@ -83,35 +83,72 @@ def follow_once(
         if not is_alone:
             raise Conflict("another process follows with this base", code="FOLLOW_RUNNING", hint="one is enough")
         manifest = choose_backup(repository, None, keys).manifest
+        waiting = _remove_deleted(settings, repository, manifest)
         new = 0
         if manifest.number > replica.number:
-            new = sum(_Copy(settings, repository, each).caught_up() for each in manifest.tenants)
+            ready = [each for each in manifest.tenants if each.tenant not in waiting]
+            new = sum(_Copy(settings, repository, each).caught_up() for each in ready)
+            if len(ready) < len(manifest.tenants):
+                raise _in_use(waiting)
             write_replica(base, replica_of(repository, manifest))
-        _remove_deleted(settings, repository, manifest)
     return Followed(repository.store.url, manifest.number, manifest.at, positions(settings), new)
 
 
-def _remove_deleted(settings: Settings, repository: Repository, manifest: Manifest) -> None:
-    """Tenants that were deleted there, as the audit log in the backup says: that one is missing is no proof. What
-    somebody has open here waits for the next look."""
-    gone = [name for name in tenants_of(settings) if manifest.find(name) is None]
+def _in_use(waiting: dict[str, str]) -> StorageRefused:
+    return StorageRefused(
+        f"a tenant was deleted and made again, and here it is the deleted one: {'; '.join(waiting.values())}",
+        code="TENANT_IN_USE",
+        hint="stop the servers that serve it here; everything else was followed",
+    )
+
+
+def _remove_deleted(settings: Settings, repository: Repository, manifest: Manifest) -> dict[str, str]:
+    """Tenants that were deleted there, as the audit log in the backup says: that one is missing, or another one bears
+    its name, is no proof. What somebody has open here waits for the next look: those, and why."""
+    waiting: dict[str, str] = {}
+    for name in _deleted(settings, repository, manifest):
+        try:
+            left = remove_copy(_of(settings, name))
+        except Conflict as error:
+            left = waiting[name] = error.message
+        if left:
+            logger.warning("tenant '%s' was deleted in the memory that is followed, and is still here: %s", name, left)
+    return waiting
+
+
+def _deleted(settings: Settings, repository: Repository, manifest: Manifest) -> list[str]:
+    heads = {name: _head(_of(settings, name)) for name in tenants_of(settings) if _is_gone(settings, name, manifest)}
     audit = manifest.find(DEFAULT_TENANT)
-    if not gone or audit is None or audit.audit is None:
-        return
+    if not heads or audit is None or audit.audit is None:
+        return []
     lines = (
         line
         for file in audit.audit.files
         for line in b"".join(map(repository.get_piece, file.pieces)).splitlines()
         if b'"TENANT_DELETED"' in line
     )
-    deleted = {found.tenant for found in (decode(line).event for line in lines) if isinstance(found, TenantDeleted)}
-    for name in deleted.intersection(gone):
-        try:
-            left = remove_copy(msgspec.structs.replace(settings, tenant=name))
-        except Conflict as error:
-            left = f"{error.message}; it is tried again"
-        if left:
-            logger.warning("tenant '%s' was deleted in the memory that is followed, and is still here: %s", name, left)
+    events = [found for found in (decode(line).event for line in lines) if isinstance(found, TenantDeleted)]
+    return [name for name, head in heads.items() if any(_ends(each, name, head) for each in events)]
+
+
+def _is_gone(settings: Settings, name: str, manifest: Manifest) -> bool:
+    """Never the default one: it is the base itself, and the manifest may be anybody's word."""
+    there, here = manifest.find(name), first_hash(_of(settings, name))
+    return name != DEFAULT_TENANT and (there is None or here not in ("", there.first))
+
+
+def _ends(event: TenantDeleted, name: str, head: Head) -> bool:
+    """Whether it tells of the log that is here, and not of one before it that was called the same."""
+    return event.tenant == name and (event.log_hash == head.record_hash or event.timestamp > head.timestamp)
+
+
+def _of(settings: Settings, tenant: str) -> Settings:
+    return msgspec.structs.replace(settings, tenant=tenant)
+
+
+def _head(settings: Settings) -> Head:
+    with unopened(settings.system) as log:
+        return log.head
 
 
 class _Copy:
@@ -124,11 +161,13 @@ class _Copy:
                 code="MANIFEST_REFUSED",
                 hint="nothing was changed; take another backup: 'tallystick backup list'",
             )
-        self._settings = msgspec.structs.replace(settings, tenant=tenant.tenant)
+        self._settings = _of(settings, tenant.tenant)
         self._repository = repository
         self._tenant = tenant
 
     def caught_up(self) -> int:
+        if first_hash(self._settings) not in ("", self._tenant.first):
+            raise self._diverged("begins with another commit")
         # Contents before the commits that name them, as whoever writes does.
         for file in (*self._tenant.blobs, *self._tenant.files):
             self._fetch(file)
@@ -143,13 +182,17 @@ class _Copy:
             for group in self._groups(head):
                 head = log.append(group, expected=head)
         if head != self._tenant.head:
-            raise Corrupt(
-                f"{self._tenant.tenant}: this copy is at {head.lamport}, and the backup at {self._tenant.head.lamport} "
-                "does not continue it",
-                code="BACKUP_DIVERGED",
-                hint="the memory was restored or went another way: follow with an empty base",
+            raise self._diverged(
+                f"at {self._tenant.head.lamport} does not continue this copy, which is at {head.lamport}"
             )
         return head.count - before.count
+
+    def _diverged(self, how: str) -> Corrupt:
+        return Corrupt(
+            f"{self._tenant.tenant}: the backup {how}",
+            code="BACKUP_DIVERGED",
+            hint="the memory was restored or went another way: follow with an empty base",
+        )
 
     def _groups(self, head: Head) -> Iterator[list[Entry]]:
         """Whole batches behind `head`, verified."""
@@ -251,7 +294,7 @@ def require_sound(settings: Settings, progress: Progress) -> None:
             f"there is no memory in {settings.base}", code="NO_MEMORY", hint="'tallystick restore' makes one"
         )
     for name in names:
-        system = msgspec.structs.replace(settings, tenant=name).system
+        system = _of(settings, name).system
         proof = prove(system, lambda done, total: progress("verifying", done, total), tenant=name)
         if not proof.sound:
             raise Corrupt(
@@ -260,8 +303,4 @@ def require_sound(settings: Settings, progress: Progress) -> None:
 
 
 def positions(settings: Settings) -> dict[str, int]:
-    found = {}
-    for name in tenants_of(settings):
-        with unopened(msgspec.structs.replace(settings, tenant=name).system) as log:
-            found[name] = log.head.lamport
-    return found
+    return {name: _head(_of(settings, name)).lamport for name in tenants_of(settings)}

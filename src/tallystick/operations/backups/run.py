@@ -180,7 +180,7 @@ class _Run:
 
     def _require_same(self, manifest: Manifest) -> None:
         """Of the tenants that both have, one must have begun with the same commit."""
-        ours = {name: _first(self._of(name)) for name in tenants_of(self._settings)}
+        ours = {name: first_hash(self._of(name)) for name in tenants_of(self._settings)}
         common = [each for each in manifest.tenants if each.tenant in ours]
         if not any(each.first == ours[each.tenant] for each in common):
             raise Conflict(
@@ -378,7 +378,8 @@ def _kept(manifest: Manifest) -> KeptBackup:
     )
 
 
-def _first(settings: Settings) -> str:
+def first_hash(settings: Settings) -> str:
+    """Of its first commit: whose log it is. Empty where there is none, or none that can be read."""
     from tallystick.commits import chain
 
     with suppress(Corrupt), unopened(settings.system) as log:
