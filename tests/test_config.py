@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 from pathlib import Path
 
@@ -116,7 +117,18 @@ def test_a_file_of_settings_that_cannot_be_read_is_not_blamed_on_the_base(tmp_pa
     with pytest.raises(InvalidArgument) as refusal:
         load({"base": tmp_path}, environ={})
     assert refusal.value.code == "SETTINGS_UNREADABLE"
-    assert refusal.value.message == f"{tmp_path / 'tallystick.toml'} cannot be read: Is a directory"
+    assert refusal.value.message == f"{tmp_path / 'tallystick.toml'} cannot be read: it is not a regular file"
+
+
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tallystick.toml")
+    with pytest.raises(InvalidArgument, match="not a regular file"):
+        load({"base": tmp_path}, environ={})
+
+
+def test_a_byte_order_mark_before_the_settings_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "tallystick.toml").write_text("max_hops = 5\n", "utf-8-sig")
+    assert load({"base": tmp_path}, environ={}).max_hops == 5
 
 
 def test_every_setting_is_in_the_table_with_a_variable_and_a_meaning() -> None:

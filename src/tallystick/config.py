@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from tallystick.errors import InvalidArgument
+from tallystick.regular_files import read_regular
 from tallystick.repository import find_memory
 
 FILE_NAME = "tallystick.toml"
@@ -634,7 +635,7 @@ def _spoken(
 
 def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, Any, str]]:
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        content = tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
         return
     except OSError as error:

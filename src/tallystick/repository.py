@@ -11,6 +11,8 @@ import stat
 from pathlib import Path
 from typing import NamedTuple
 
+from tallystick.regular_files import open_regular
+
 MEMORY = "tallystick"
 """The directory of a repository's memory, in what its work trees have in common: outside version control, and in no
 clone."""
@@ -96,10 +98,8 @@ def _joined(directory: Path, said: bytes) -> Path:
 
 
 def _read_line(path: Path) -> bytes:
-    """Raises ValueError for what is no short, regular file: a pipe would keep us waiting."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(f"{path} is no file")
+    """Raises ValueError for what is too long, and OSError."""
+    with open_regular(path) as file:
         said = file.read(_POINTER_BYTES_MAX + 1)
     if len(said) > _POINTER_BYTES_MAX:
         raise ValueError(f"{path} is too long")

@@ -24,6 +24,7 @@ from pathlib import Path
 from tallystick.errors import StorageRefused
 from tallystick.file_locks import locked, take
 from tallystick.private_files import make_directory, replace_file, sync_file
+from tallystick.regular_files import read_regular
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""
@@ -309,7 +310,7 @@ def _shared_key(directory: Path) -> bytes:
 
 
 def _read_key(path: Path) -> bytes:
-    key = path.read_bytes()
+    key = read_regular(path)
     if len(key) != KEY_BYTES:
         raise OSError(0, f"{path} is damaged; delete it, and clients begin new sessions")
     return key

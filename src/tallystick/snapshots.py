@@ -18,6 +18,7 @@ from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, Log
 from tallystick.private_files import make_directory, replacing, sync_directory
+from tallystick.regular_files import read_regular
 from tallystick.state.state import Lines, State
 from tallystick.telemetry import metrics
 
@@ -48,7 +49,7 @@ class Snapshots:
                 _sweep(self._directory)
         for path in reversed(_kept(self._directory)):
             try:
-                state = State.load(path.read_bytes(), lines)
+                state = State.load(read_regular(path), lines)
             except (OSError, ValueError) as error:
                 logger.warning("%s is passed over: %s", path.name, error)
                 continue
@@ -90,7 +91,7 @@ class Snapshots:
         """What was last stored of a derived index."""
         path = self._index_path(name)
         try:
-            return None if path is None else path.read_bytes()
+            return None if path is None else read_regular(path)
         except OSError as error:
             logger.warning("%s is passed over: %s", path, error)
             return None

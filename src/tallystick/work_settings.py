@@ -14,6 +14,7 @@ import msgspec
 
 from tallystick.config import unknown_setting
 from tallystick.errors import InvalidArgument
+from tallystick.regular_files import read_regular
 
 FILE_NAME = "graph.config.yaml"
 DEFAULT_AGENT = "default-agent"
@@ -58,7 +59,7 @@ def _from_file(path: Path) -> dict[str, Any]:
     import yaml  # it takes longer to load than all else that a start reads, and few have the file
 
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = yaml.safe_load(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}", code="SETTINGS_UNREADABLE") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:

@@ -132,7 +132,7 @@ def test_what_leads_outside_or_round_is_not_followed(vault: Path, tmp_path: Path
         "bytes.md": "not UTF-8 at byte 0",
         "huge.md": "it has more than 1,048,576 bytes",
         "loop": "a symbolic link is not followed",
-        "pipe.md": "not a plain file",
+        "pipe.md": "it is not a regular file",
     }
 
 

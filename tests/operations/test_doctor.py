@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from tallystick.config import load
 from tallystick.log.files import FilesLog
@@ -39,3 +42,10 @@ def test_the_share_of_each_part_of_the_disk_is_told(tmp_path: Path) -> None:
     [found] = [each.found for each in examine(load({"base": tmp_path}, environ={})) if each.what == "disk"]
     half = f"{size / 1024:.1f} KiB (50%)"
     assert found == f"{size * 2 / 1024:.1f} KiB: log {half}, graph.db {half}"
+
+
+@pytest.mark.parametrize("name", ["stored_backups.json", "verification.json", "replica.json", "sql.trouble"])
+def test_a_pipe_in_the_place_of_a_file_of_ours_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    FilesLog(tmp_path / "_system").close()
+    os.mkfifo(tmp_path / "_system" / name)
+    assert examine(load({"base": tmp_path}, environ={}))

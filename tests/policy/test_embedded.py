@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -180,6 +181,14 @@ def test_data_that_is_no_object_is_refused(tmp_path: Path, content: str) -> None
     (tmp_path / "own.rego").write_text(HEAD + "decision := true")
     (tmp_path / "data.json").write_text(content, encoding="latin-1")
     with pytest.raises(InvalidArgument, match=r"data\.json"):
+        read_bundle(tmp_path)
+
+
+def test_a_pipe_among_the_files_is_not_waited_for_and_byte_order_marks_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.rego").write_text("package tallystick\n", "utf-8-sig")
+    assert read_bundle(tmp_path).modules == (Module("a.rego", "package tallystick\n"),)
+    os.mkfifo(tmp_path / "b.rego")
+    with pytest.raises(InvalidArgument, match=r"b\.rego cannot be read"):
         read_bundle(tmp_path)
 
 

@@ -6,13 +6,12 @@ Symbolic links below the named directory are told and not followed: they may lea
 from __future__ import annotations
 
 import os
-import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tallystick import strict_json
+from tallystick import regular_files, strict_json
 from tallystick.errors import InvalidArgument
 from tallystick.importers import Unmapped
 
@@ -26,15 +25,11 @@ _SAMPLE_BYTES = 64 << 10
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Raises InvalidArgument for what is no plain file: a pipe would be waited for without end."""
+    """Raises InvalidArgument, also for what is no regular file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return regular_files.open_regular(path)
     except OSError as error:
         raise unreadable(path, error.strerror or "it cannot be opened") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise unreadable(path, "not a plain file")
-    return os.fdopen(fd, "rb")
 
 
 def unreadable(path: Path, why: str) -> InvalidArgument:

@@ -18,7 +18,9 @@ import msgspec
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import Settings
+from tallystick.errors import StorageRefused
 from tallystick.private_files import make_directory, replace_file, sync_file, write_all
+from tallystick.regular_files import read_regular
 
 FILE_NAME = "backups.jsonl"
 STORED_NAME = "stored_backups.json"
@@ -67,7 +69,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def read_targets(base: Path) -> dict[str, Target]:
     """By address. A file that cannot be read says nothing."""
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode((base / "_system" / STORED_NAME).read_bytes(), type=dict[str, Target])
+        return msgspec.json.decode(read_regular(base / "_system" / STORED_NAME), type=dict[str, Target])
     return {}
 
 
@@ -126,9 +128,14 @@ def backups(system: Path) -> list[Backup]:
 
 def _lines(path: Path) -> Iterator[Backup | _Destroyed]:
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path)
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise StorageRefused(
+            f"{path} cannot be read: {error.strerror}",
+            hint="it lists the exports of this memory; let this user read it",
+        ) from error
     for line in raw.splitlines():
         # A line that a crash cut short says nothing.
         with suppress(msgspec.MsgspecError):

@@ -31,6 +31,7 @@ from tallystick.log import Entry, Head, head_after, verifier_after
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.segments import Segments
 from tallystick.private_files import replace_file, sync_data, sync_directory, sync_file
+from tallystick.regular_files import read_regular
 
 _RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")
@@ -318,7 +319,7 @@ class PendingMasks:
 
     def _read(self) -> _Note | None:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Note)
+            return msgspec.json.decode(read_regular(self._path), type=_Note)
         except FileNotFoundError:
             return None
         except OSError as error:

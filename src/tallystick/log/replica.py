@@ -15,6 +15,7 @@ from tallystick.errors import Conflict, StorageRefused
 from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
 from tallystick.private_files import make_directory, replace_file, sync_directory
+from tallystick.regular_files import read_regular
 
 FILE_NAME = "replica.json"
 RESTORING = ".restoring"
@@ -35,7 +36,7 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 def read_replica(base: Path) -> Replica | None:
     path = base / "_system" / FILE_NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Replica)
+        return msgspec.json.decode(read_regular(path), type=Replica)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError):

@@ -79,7 +79,7 @@ def _read(path: Path) -> ChecksFile:
     if len(data) > _FILE_BYTES_MAX:
         raise _malformed(path, "it is too large")
     try:
-        said = tomllib.loads(data.decode()).get(_TABLE)
+        said = tomllib.loads(data.decode("utf-8-sig")).get(_TABLE)
     except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from None
     if not isinstance(said, dict) or not said:

@@ -22,6 +22,7 @@ from tallystick.clients.splice import Unreadable
 from tallystick.errors import Conflict
 from tallystick.file_locks import locked
 from tallystick.private_files import make_directory, replace_file, replacing, sync_directory
+from tallystick.regular_files import open_regular, read_regular
 
 RECORD = "clients.json"
 BACKUPS = "client-backups"
@@ -65,7 +66,7 @@ def digest(data: bytes) -> str:
 def read_record(system: Path) -> Record:
     """Empty where there is none. A damaged one too: entries are then recognised by what they say."""
     try:
-        return msgspec.json.decode((system / RECORD).read_bytes(), type=Record)
+        return msgspec.json.decode(read_regular(system / RECORD), type=Record)
     except (OSError, msgspec.MsgspecError):
         return Record()
 
@@ -110,10 +111,7 @@ def resolve(file: Path, root: Path | None) -> Path:
 def read_file(target: Path) -> bytes | None:
     """None where there is none. Raises Unreadable for what is no file of a sensible size, or may not be written."""
     try:
-        with open(os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            seen = os.fstat(file.fileno())
-            if not stat.S_ISREG(seen.st_mode):
-                raise Unreadable("it is no file")
+        with open_regular(target) as file:
             data = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return None

@@ -15,6 +15,7 @@ from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.file_locks import locked
 from tallystick.operations.verify import Verification
 from tallystick.private_files import replace_file
+from tallystick.regular_files import read_regular
 
 FILE_NAME = "verification.json"
 LOCK_NAME = "verification.lock"
@@ -39,7 +40,7 @@ class LastVerification(msgspec.Struct, frozen=True, kw_only=True):
 def last_verification(system: Path) -> LastVerification | None:
     """None where there was none, or nothing can be read of it."""
     try:
-        found = msgspec.json.decode((system / FILE_NAME).read_bytes(), type=LastVerification)
+        found = msgspec.json.decode(read_regular(system / FILE_NAME), type=LastVerification)
         from_text(found.finished)
     except (OSError, ValueError, OverflowError):
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.regular_files import read_regular
 
 RULES = Path(__file__).parent / "rules"
 SHIPPED = {"single-user": "single_user", "rbac": "rbac", "closed": "closed"}
@@ -64,20 +65,21 @@ def read_bundle(path: Path) -> Bundle:
     root = path if path.is_dir() else path.parent
     return Bundle(
         name=path.stem,
-        modules=_read(modules, root),
-        tests=_read([file for file in found if file not in modules], root),
-        data=_read(data, root),
+        modules=_read(modules, root, path),
+        tests=_read([file for file in found if file not in modules], root, path),
+        data=_read(data, root, path),
         files=(*modules, *data),
     )
 
 
-def _read(files: list[Path], root: Path) -> tuple[Module, ...]:
-    return tuple(Module(str(file.relative_to(root)), _text(file)) for file in files)
+def _read(files: list[Path], root: Path, named: Path) -> tuple[Module, ...]:
+    return tuple(Module(str(file.relative_to(root)), _text(file, is_named=file == named)) for file in files)
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, *, is_named: bool) -> str:
     try:
-        text = file.read_text("utf-8")
+        # The one that was named may be a pipe.
+        text = (file.read_bytes() if is_named else read_regular(file)).decode("utf-8-sig")
         if file.suffix == ".json" and not isinstance(json.loads(text), dict):
             raise InvalidArgument(f"{file} is not a JSON object", code="POLICY_INVALID")
     except (OSError, ValueError) as error:

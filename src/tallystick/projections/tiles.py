@@ -22,6 +22,7 @@ from tallystick.commits.tree import HASH_BYTES, fold, leaf_hashes, root
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.private_files import make_directory, place_file, replace_file, sync_files
+from tallystick.regular_files import read_regular
 
 TILE_HASHES = 256
 ENTRIES = "entries"
@@ -207,7 +208,7 @@ class _Growing:
 
 def read_place(directory: Path) -> Place | None:
     try:
-        return msgspec.json.decode((directory / _PLACE).read_bytes(), type=Place)
+        return msgspec.json.decode(read_regular(directory / _PLACE), type=Place)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
 
@@ -280,6 +281,6 @@ def _drop_partial(directory: Path, size: int, *, but: int) -> None:
 def _signed_size(directory: Path) -> int | None:
     """Without a look at its signatures: it is about tidiness only."""
     try:
-        return int((directory / CHECKPOINT).read_bytes().split(b"\n", 2)[1])
+        return int(read_regular(directory / CHECKPOINT).split(b"\n", 2)[1])
     except (OSError, ValueError, IndexError):
         return None

@@ -27,6 +27,7 @@ from tallystick.log import Entry, Head, head_after
 from tallystick.private_files import make_directory, replace_file
 from tallystick.projections import Projection, Settling
 from tallystick.projections.log_reader import LogReader
+from tallystick.regular_files import read_regular
 
 _PATIENCE_SECONDS = 30.0
 _LAST_PATIENCE_SECONDS = 2.0
@@ -62,7 +63,7 @@ class Trouble(msgspec.Struct, frozen=True):
 def trouble_of(lock: Path) -> Trouble | None:
     """Of the projection that has this lock, if the last process that tried could not bring it to the head."""
     try:
-        return msgspec.json.decode(_trouble_path(lock).read_bytes(), type=Trouble)
+        return msgspec.json.decode(read_regular(_trouble_path(lock)), type=Trouble)
     except (OSError, msgspec.MsgspecError):
         return None
 

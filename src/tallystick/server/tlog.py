@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tallystick.projections.tiles import CHECKPOINT, find_tile
+from tallystick.regular_files import read_regular
 from tallystick.server.answers import json_answer
 from tallystick.server.oauth import SCOPE_KEY, Identity
 
@@ -48,6 +49,6 @@ def _read(directory: Path, path: str) -> bytes | None:
     if path != CHECKPOINT:
         return find_tile(directory, path)
     try:
-        return (directory / CHECKPOINT).read_bytes()
+        return read_regular(directory / CHECKPOINT)
     except OSError:
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,6 +64,15 @@ def test_pipelines_come_from_the_home_directory(tmp_path: Path) -> None:
     said = 'version: "3.0"\npipelines:\n  task: [NEW, ACTIVE, TO_BE_TESTED, CLOSED]\n'
     assert read(tmp_path, said) == Pipelines(task=("NEW", "ACTIVE", "TO_BE_TESTED", "CLOSED"))
     assert read(tmp_path, "") == Pipelines()
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_directory_or_a_pipe_in_the_place_of_the_settings_is_told(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "config.yaml")
+    with pytest.raises(InvalidArgument, match="not a regular file"):
+        read_pipelines({"TASK_ORCHESTRATOR_HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,8 +87,12 @@ def test_a_mistake_in_the_environment_is_named(tmp_path: Path) -> None:
         read(tmp_path, GRAPH_CLAIM_TTL="-1")
 
 
-def test_a_directory_in_the_place_of_the_file_is_told_as_that(tmp_path: Path) -> None:
-    (tmp_path / "working" / "graph.config.yaml").mkdir(parents=True)
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_directory_or_a_pipe_in_the_place_of_the_file_is_told_as_that(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    (tmp_path / "working").mkdir()
+    make(tmp_path / "working" / "graph.config.yaml")
     with pytest.raises(InvalidArgument, match="cannot be read") as refusal:
         read(tmp_path)
     assert refusal.value.code == "SETTINGS_UNREADABLE"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tallystick.config import unknown_setting
 from tallystick.errors import InvalidArgument
+from tallystick.regular_files import read_regular
 from tallystick.state.tasks import CATALOGS, Pipelines, pipeline_problem
 
 FILE_NAME = "config.yaml"
@@ -32,10 +33,12 @@ def _from_file(path: Path) -> Pipelines:
     import yaml
 
     try:
-        said = yaml.safe_load(path.read_text("utf-8"))
+        said = yaml.safe_load(read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
         return Pipelines()
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise _invalid(path, f"cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(path, f"is not YAML: {error}") from error
     if said is None:
         return Pipelines()
