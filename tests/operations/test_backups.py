@@ -197,6 +197,16 @@ def test_a_tenant_that_was_deleted_leaves_new_backups_and_one_that_vanished_does
     assert "nobody deleted it" in again.json["problems"][0]
 
 
+def test_a_tenant_that_vanished_is_kept_though_an_earlier_one_of_its_name_was_deleted(place: Place) -> None:
+    import shutil
+
+    place.shell.run("tenants", "delete", "acme", "--yes")
+    place.shell.write(node("x"), tenant="acme")
+    place.back_up()
+    shutil.rmtree(place.shell.base / "tenants" / "acme")
+    assert {each["tenant"] for each in place.back_up()["tenants"]} == {"default", "acme"}
+
+
 # -- damage
 
 
@@ -461,6 +471,43 @@ def test_a_failure_is_an_incident_once_and_is_shown_until_one_succeeds(place: Pl
     place.back_up()
     (status,) = place.shell.run("backup", "status", "--json").json["targets"]
     assert status["failed"] is None
+
+
+def test_a_failure_elsewhere_is_forgotten_when_a_backup_succeeds(place: Place) -> None:
+    (place.root / "file").write_text("in the way")
+    with pytest.raises(StorageRefused):
+        place.shell.run("backup", f"file://{place.root}/file")
+    assert _findings(place) == ["bad"]
+    place.back_up()
+    assert _findings(place) == ["good"]
+
+
+def test_a_store_that_was_given_up_is_bad_until_a_backup_succeeds_elsewhere(place: Place) -> None:
+    place.back_up()
+    place.store.rename(place.root / "away")
+    place.store.write_text("in the way")
+    with pytest.raises(StorageRefused):
+        place.back_up()
+    assert _findings(place) == ["bad"]
+    other = f"file://{place.root}/other"
+    place.shell.run("backup", other)
+    assert _findings(place) == ["odd", "good"]
+    assert _findings(place, TALLYSTICK_BACKUP_TO=place.url) == ["bad", "good"]
+
+
+def _findings(place: Place, **environ: str) -> list[str]:
+    found = place.shell.run("doctor", "--json", **environ).json["findings"]
+    return [each["status"] for each in found if each["what"] == "backup"]
+
+
+def test_a_store_that_was_noted_before_its_address_was_quoted_is_known(place: Place) -> None:
+    place.shell.run("backup", f"file://{place.root}/50%25%23")
+    noted = place.shell.base / "_system/stored_backups.json"
+    noted.write_text(noted.read_text().replace("%25", "%").replace("%23", "#"))
+    (status,) = place.shell.run("backup", "status", "--json").json["targets"]
+    assert status["target"] == f"file://{place.root}/50%25%23"
+    place.shell.run("backup", status["target"])
+    assert list(json.loads(noted.read_text())) == [status["target"]]
 
 
 # -- signed and encrypted

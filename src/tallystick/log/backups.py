@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tallystick.regular_files import read_regular
 
 FILE_NAME = "backups.jsonl"
 STORED_NAME = "stored_backups.json"
+_UNQUOTED = re.compile(r"[?#]|%(?!25|3F|23)")
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +71,27 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def read_targets(base: Path) -> dict[str, Target]:
     """By address. A file that cannot be read says nothing."""
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(read_regular(base / "_system" / STORED_NAME), type=dict[str, Target])
+        known = msgspec.json.decode(read_regular(base / "_system" / STORED_NAME), type=dict[str, Target])
+        return {quoted_if_old(url): target for url, target in known.items()}
     return {}
 
 
-def write_target(base: Path, url: str, target: Target) -> None:
+def write_target(base: Path, url: str, target: Target, *, instead_of: Collection[str] = ()) -> None:
     """Raises OSError. For whoever holds the lock of backups."""
+    others = {other: known for other, known in read_targets(base).items() if other not in instead_of}
     make_directory(base / "_system")
-    replace_file(base / "_system" / STORED_NAME, msgspec.json.encode({**read_targets(base), url: target}))
+    replace_file(base / "_system" / STORED_NAME, msgspec.json.encode({**others, url: target}))
+
+
+def address_of_directory(path: str) -> str:
+    """Read again, it is the same directory."""
+    return f"file://{path}".replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def quoted_if_old(url: str) -> str:
+    """Older versions kept the name of a directory as it is."""
+    path = url.removeprefix("file://")
+    return address_of_directory(path) if path != url and _UNQUOTED.search(path) else url
 
 
 def known_backups(settings: Settings) -> list[Backup]:

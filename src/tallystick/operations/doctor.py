@@ -398,8 +398,9 @@ def _backup(settings: Settings) -> Iterator[Finding]:
     for each in backup_status(settings):
         found = f"{each.last or 'never'}, {counted(each.waiting, 'commit')} since, to {each.target}"
         if each.failed:
-            advice = "'tallystick backup' tries again now; what is in the store is as it was"
-            yield Finding("backup", f"{found}; fails since {each.failing_since}: {each.failed}", "bad", advice)
+            advice = f"'tallystick backup {each.target}' tries again now; what is in the store is as it was"
+            status: Status = "odd" if each.is_given_up else "bad"
+            yield Finding("backup", f"{found}; fails since {each.failing_since}: {each.failed}", status, advice)
         elif each.problems or (each.is_configured and each.last is None):
             advice = "; ".join(each.problems) or "a server makes the first one, or 'tallystick backup'"
             yield Finding("backup", found, "odd", advice)

@@ -29,7 +29,7 @@ from tallystick.operations import Progress, no_progress
 from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
 from tallystick.operations.backups.repository import Fence, Repository
 from tallystick.operations.backups.restore import choose_backup, replica_of, require_safe, restore
-from tallystick.operations.backups.run import LOCK, first_hash
+from tallystick.operations.backups.run import LOCK, first_hash, is_deletion_of
 from tallystick.operations.tenants import remove_copy, tenants_of
 from tallystick.private_files import make_directory, replacing
 from tallystick.tenants import is_tenant
@@ -128,18 +128,13 @@ def _deleted(settings: Settings, repository: Repository, manifest: Manifest) -> 
         if b'"TENANT_DELETED"' in line
     )
     events = [found for found in (decode(line).event for line in lines) if isinstance(found, TenantDeleted)]
-    return [name for name, head in heads.items() if any(_ends(each, name, head) for each in events)]
+    return [name for name, head in heads.items() if any(is_deletion_of(each, name, head) for each in events)]
 
 
 def _is_gone(settings: Settings, name: str, manifest: Manifest) -> bool:
     """Never the default one: it is the base itself, and the manifest may be anybody's word."""
     there, here = manifest.find(name), first_hash(_of(settings, name))
     return name != DEFAULT_TENANT and (there is None or here not in ("", there.first))
-
-
-def _ends(event: TenantDeleted, name: str, head: Head) -> bool:
-    """Whether it tells of the log that is here, and not of one before it that was called the same."""
-    return event.tenant == name and (event.log_hash == head.record_hash or event.timestamp > head.timestamp)
 
 
 def _of(settings: Settings, tenant: str) -> Settings:

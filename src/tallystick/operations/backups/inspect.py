@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -59,6 +59,8 @@ class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     is_configured: bool
     """Whether servers of this base back up to it."""
+    is_given_up: bool
+    """It fails, no server backs up to it, and a backup elsewhere succeeded since."""
     last: str | None
     """When the last run that succeeded ended; None where there was none."""
     number: int | None
@@ -74,7 +76,7 @@ class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None
     """When the last run that succeeded ended; None where none has."""
     failing_since: str | None
-    """Of the store that has been failing for longest; None where none is."""
+    """Of the store that has been failing for longest and was not given up; None where none is."""
 
 
 def list_backups(repository: Repository) -> list[ListedBackup]:
@@ -187,26 +189,41 @@ class _Verification:
 
 def last_backup(settings: Settings) -> LastBackup | None:
     """To whatever store; None where there was none and none is wanted. Looks at one file."""
-    known = read_targets(settings.base).values()
+    known = read_targets(settings.base)
     if not (known or settings.backup_to):
         return None
+    given_up = _given_up(known, settings)
+    failing = (each.failing_since for url, each in known.items() if each.failing_since and url not in given_up)
     return LastBackup(
-        at=max((each.finished for each in known if each.finished), default=None),
-        failing_since=min((each.failing_since for each in known if each.failing_since), default=None),
+        at=max((each.finished for each in known.values() if each.finished), default=None),
+        failing_since=min(failing, default=None),
     )
+
+
+def _given_up(known: Mapping[str, Target], settings: Settings) -> set[str]:
+    newest = max((each.finished for each in known.values()), default="")
+    failing = {url for url, each in known.items() if each.failing_since and each.failing_since < newest}
+    return failing - {_configured(settings)}
+
+
+def _configured(settings: Settings) -> str | None:
+    return address_of(settings.backup_to) if settings.backup_to else None
 
 
 def backup_status(settings: Settings) -> list[TargetStatus]:
     """Of every store that this base was backed up to, or shall be. Looks at files here only."""
     known = read_targets(settings.base)
-    configured = address_of(settings.backup_to) if settings.backup_to else None
+    configured, given_up = _configured(settings), _given_up(known, settings)
     found = {url: target for url, target in known.items() if target.kept or target.failed or url == configured}
     if configured is not None and configured not in found:
         found[configured] = Target()
-    return [_status(settings, url, target, url == configured) for url, target in found.items()]
+    return [
+        _status(settings, url, target, is_configured=url == configured, is_given_up=url in given_up)
+        for url, target in found.items()
+    ]
 
 
-def _status(settings: Settings, url: str, target: Target, is_configured: bool) -> TargetStatus:
+def _status(settings: Settings, url: str, target: Target, *, is_configured: bool, is_given_up: bool) -> TargetStatus:
     newest = target.kept[-1] if target.kept else None
     waiting = 0
     for name in tenants_of(settings):
@@ -216,6 +233,7 @@ def _status(settings: Settings, url: str, target: Target, is_configured: bool) -
     return TargetStatus(
         target=url,
         is_configured=is_configured,
+        is_given_up=is_given_up,
         last=target.finished or None,
         number=newest.number if newest else None,
         kept=len(target.kept),

@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 import msgspec
 
 from tallystick.errors import InvalidArgument, NotFound, StorageRefused
+from tallystick.log.backups import address_of_directory
 from tallystick.private_files import make_directory, sync_directory, sync_file, write_all
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
@@ -88,7 +89,7 @@ def address_of(url: str) -> str:
         directory = local_directory(url)
     except InvalidArgument:
         return f"{url.partition('://')[0]}://…"
-    return shown(url).rstrip("/") if directory is None else _address(directory)
+    return shown(url).rstrip("/") if directory is None else address_of_directory(str(directory))
 
 
 def local_directory(url: str) -> Path | None:
@@ -105,11 +106,6 @@ def _directory_of(url: str) -> Path:
     if "\0" in path:
         raise _invalid(f"'{shown(url)}' names no directory", "no name on a disk has a NUL in it")
     return Path(os.path.normpath(path))
-
-
-def _address(directory: Path) -> str:
-    """Read again, it is the same directory."""
-    return f"file://{directory}".replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 def _split(url: str) -> SplitResult:
@@ -134,7 +130,7 @@ def _missing(name: str, url: str) -> NotFound:
 
 class DirectoryStore:
     def __init__(self, root: Path, *, must_exist: bool = False) -> None:
-        self.url = _address(root)
+        self.url = address_of_directory(str(root))
         self._root = root
         self._must_exist = must_exist
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.backups.capture import Told, capture_tenant
 from tallystick.operations.backups.encryption import load_backup_keys
 from tallystick.operations.backups.manifest import FORMAT, Manifest, RedactionNote, TenantBackup
-from tallystick.operations.backups.object_store import local_directory, open_object_store
+from tallystick.operations.backups.object_store import address_of, local_directory, open_object_store
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.streams import stream_of, take_over_streams
 from tallystick.operations.tenants import tenants_of
@@ -237,8 +237,8 @@ class _Run:
         if not gone:
             return []
         audit = self._of(DEFAULT_TENANT).system / "audit"
-        deleted = {event.tenant for _, event in events(audit, TenantDeleted)}
-        lost = [each for each in gone if each.tenant not in deleted]
+        deleted = [event for _, event in events(audit, TenantDeleted)]
+        lost = [each for each in gone if not any(is_deletion_of(event, each.tenant, each.head) for event in deleted)]
         self._problems += [f"{each.tenant}: its log is gone from this base, and nobody deleted it" for each in lost]
         return lost
 
@@ -269,7 +269,7 @@ class _Run:
             swept=swept,
             epoch=self._known.epoch,
         )
-        _write_target(self._settings.base, self._repository.store.url, target)
+        _write_target(self._settings.base, self._repository.store.url, target, instead_of=self._never_used())
         key = self._repository.keys.newest
         return BackupDone(
             target=self._repository.store.url,
@@ -288,6 +288,12 @@ class _Run:
             problems=self._problems,
             seconds=seconds,
         )
+
+    def _never_used(self) -> list[str]:
+        """Stores that somebody named once, in vain: now that there is a backup nobody has to look for one there."""
+        configured = address_of(self._settings.backup_to) if self._settings.backup_to else None
+        known = read_targets(self._settings.base).items()
+        return [url for url, each in known if not (each.kept or each.finished or each.epoch or url == configured)]
 
     def _expire(self, newest: Manifest) -> tuple[list[Manifest], list[int], list[int]]:
         """What holds something that was redacted since goes at once, everything else when it is old."""
@@ -346,6 +352,11 @@ def taken_over(host: str, at: str) -> Conflict:
         code="TAKEN_OVER",
         hint="send clients to the other; docs/runbooks/take-over.md says what to do with this one",
     )
+
+
+def is_deletion_of(event: TenantDeleted, tenant: str, head: Head) -> bool:
+    """Whether it tells of the log that was once at this head, and not of one before it that was called the same."""
+    return event.tenant == tenant and (event.log_hash == head.record_hash or event.timestamp > head.timestamp)
 
 
 def holds_redacted(older: Manifest, newest: Manifest) -> bool:
@@ -407,7 +418,7 @@ def _note_failure(context: OperationContext, url: str, error: TallystickError) -
             audit.append([encode(event)])
 
 
-def _write_target(base: Path, url: str, target: Target) -> None:
+def _write_target(base: Path, url: str, target: Target, *, instead_of: Collection[str] = ()) -> None:
     """What cannot be noted here is in the store all the same."""
     with suppress(OSError):
-        write_target(base, url, target)
+        write_target(base, url, target, instead_of=instead_of)
