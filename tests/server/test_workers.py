@@ -154,9 +154,12 @@ def test_sse_names_the_way_that_works_with_several_workers(server: ServerProcess
     assert "/mcp" in json.loads(body)["message"]
 
 
-def test_an_address_that_is_taken_is_refused_as_with_one_worker(server: ServerProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [(), ("--workers", "2")])
+def test_an_address_that_is_taken_is_refused_as_with_one_worker(
+    server: ServerProcess, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     port = urlsplit(server.url).port
-    second = start_server(tmp_path / "other", "--http", f"127.0.0.1:{port}")
+    second = start_server(tmp_path / "other", "--http", f"127.0.0.1:{port}", *words)
     assert second.process.wait() == 2
     assert any("ADDRESS_REFUSED" in line or "cannot listen" in line for line in second.stderr())
     second.kill()

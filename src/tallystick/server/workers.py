@@ -189,11 +189,13 @@ class _Supervisor:
 
 def _listen_for_all(count: int, host: str, port: int) -> list[socket.socket]:
     """A socket each, among which Linux deals out connections evenly; elsewhere all accept from one."""
-    first = listen(host, port, shared=sys.platform == "linux" and count > 1)
+    # Alone at first: another server's workers would share with ours what arrives, and serve another memory.
+    first = listen(host, port)
     if sys.platform != "linux":
         return [first] * count
     port = first.getsockname()[1]
-    return [first, *(listen(host, port, shared=True) for _ in range(1, count))]
+    first.close()
+    return [listen(host, port, shared=True) for _ in range(count)]
 
 
 def _end_with(life: int) -> None:
