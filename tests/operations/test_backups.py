@@ -15,7 +15,7 @@ from tallystick.clock import wall_clock
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, StorageRefused, TallystickError
 from tallystick.log.files import FilesLog
 from tests.command_line import CommandLine, node
-from tests.commits_by_hand import append, draft
+from tests.commits_by_hand import append, draft, entries
 from tests.commits_by_hand import node as operation
 
 WORD = "Qz7731Xyzzy"
@@ -205,6 +205,21 @@ def test_a_tenant_that_vanished_is_kept_though_an_earlier_one_of_its_name_was_de
     place.back_up()
     shutil.rmtree(place.shell.base / "tenants" / "acme")
     assert {each["tenant"] for each in place.back_up()["tenants"]} == {"default", "acme"}
+
+
+def test_a_tenant_that_was_written_by_a_clock_ahead_of_ours_is_known_to_be_deleted(place: Place) -> None:
+    def write(name: str) -> None:
+        log = FilesLog(place.shell.base / "tenants/acme/_system")
+        head = log.head()
+        ahead = wall_clock() + 86_400_000
+        log.append(entries(head, draft(operation(name)), tenant="acme", now=ahead), expected=head)
+        log.close()
+
+    write("x")
+    place.back_up()
+    write("y")
+    place.shell.run("tenants", "delete", "acme", "--yes")
+    assert {each["tenant"] for each in place.back_up()["tenants"]} == {"default"}
 
 
 # -- damage

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.clock import wall_clock
 from tallystick.config import load
+from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.operations.backups.encryption import add_backup_key
 from tallystick.operations.doctor import examine
-from tests.commits_by_hand import append, draft, node
+from tests.commits_by_hand import append, draft, entries, node
 
 
 def test_a_key_for_backups_that_cannot_be_used_is_told_before_a_backup_fails(tmp_path: Path) -> None:
@@ -49,3 +51,13 @@ def test_a_pipe_in_the_place_of_a_file_of_ours_is_not_waited_for(tmp_path: Path,
     FilesLog(tmp_path / "_system").close()
     os.mkfifo(tmp_path / "_system" / name)
     assert examine(load({"base": tmp_path}, environ={}))
+
+
+@pytest.mark.parametrize(("ahead_ms", "status"), [(0, "good"), (86_400_000, "odd")])
+def test_a_commit_from_the_future_is_told(tmp_path: Path, ahead_ms: int, status: str) -> None:
+    log = FilesLog(tmp_path / "_system")
+    log.append(entries(Head(), draft(node("a")), now=wall_clock() + ahead_ms), expected=Head())
+    log.close()
+    [found] = [each for each in examine(load({"base": tmp_path}, environ={})) if each.what == "last commit"]
+    assert found.status == status
+    assert ("clock" in (found.advice or "")) == (status == "odd")

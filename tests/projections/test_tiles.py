@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -130,7 +132,7 @@ def test_tiles_that_a_crash_left_without_a_place_are_written_again(tmp_path: Pat
     assert root(700, Tiles(again.directory, 700).subtree) == naive_root(leaves(entries, 700))
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
+@pytest.mark.parametrize("harm", ["flip", "cut", "remove", "pipe"])
 def test_a_damaged_end_is_noticed_and_written_again(tmp_path: Path, entries: list[Entry], harm: str) -> None:
     applied(tmp_path, entries, 300)
     path = directory_of(tmp_path) / "tile/0/001.p/44"
@@ -141,10 +143,23 @@ def test_a_damaged_end_is_noticed_and_written_again(tmp_path: Path, entries: lis
         path.write_bytes(data[:-1])
     else:
         path.unlink()
+    if harm == "pipe":
+        os.mkfifo(path)
     again = TilesProjection(tmp_path)
     assert again.position() == Head()
     again.apply(entries[:300], head_after(entries[:300], Head()))
     assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("harm", [os.mkdir, os.mkfifo])
+def test_a_place_that_is_no_file_says_nothing(
+    tmp_path: Path, entries: list[Entry], harm: Callable[[Path], None]
+) -> None:
+    applied(tmp_path, entries, 300)
+    place = directory_of(tmp_path) / "place"
+    place.unlink()
+    harm(place)
+    assert TilesProjection(tmp_path).position() == Head()
 
 
 def test_a_tile_that_is_not_there_is_said_to_be_missing(tmp_path: Path, entries: list[Entry]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from tallystick import __version__
+from tallystick.clock import to_text, wall_clock
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Status = Literal["good", "odd", "bad"]
 _SILENT_SECONDS = 60.0
+_AHEAD_MS = 300_000
+_AHEAD = "set the clock of this machine; if another clock was wrong, commits bear that time until it has come"
 _SPACE_BYTES_MIN = 256 << 20
 _PROVEN_BYTES_MAX = 32 << 20
 """A log as large as this is read within seconds; of a larger one only the end is looked at."""
@@ -211,7 +214,11 @@ def _last_commit(line: bytes, head: Head) -> Iterator[Finding]:
     if commit.record_hash != head.record_hash:
         yield Finding("last commit", f"{commit.record_hash[:12]} is not the acknowledged one", "bad", _RESTORE)
         return
-    yield Finding("last commit", f"{commit.timestamp} by {commit.actor}: {commit.operation}, {commit.commit_id[:12]}")
+    said = f"{commit.timestamp} by {commit.actor}: {commit.operation}, {commit.commit_id[:12]}"
+    if commit.timestamp > to_text(wall_clock() + _AHEAD_MS):
+        yield Finding("last commit", f"{said}; that is in the future", "odd", _AHEAD)
+    else:
+        yield Finding("last commit", said)
 
 
 def _lines(settings: Settings) -> Iterator[Finding]:

@@ -144,7 +144,8 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
     kept = known_backups(settings)
     graph_left = drop_graph(settings)
     head, aside = _set_aside(settings, context.open_log())
-    at = to_text(wall_clock())
+    # Not before what it ends: a clock that was wrong may have been ahead, and copies tell its logs apart by this.
+    at = max(to_text(wall_clock()), head.timestamp)
     event = TenantDeleted(
         timestamp=at,
         tenant=settings.tenant,

@@ -98,7 +98,10 @@ class TilesProjection:
             growing.sync()
             replace_file(self.directory / _PLACE, msgspec.json.encode(place))
         except OSError as error:
-            raise StorageRefused(f"the tiles could not be written: {error.strerror}", hint="free some space") from error
+            raise StorageRefused(
+                f"the tiles could not be written: {error.strerror}",
+                hint=f"free some space, or move away what is no file in {self.directory}",
+            ) from error
         self._checked = place
         _drop_partial(self.directory, before, but=head.count)
 
@@ -209,15 +212,15 @@ class _Growing:
 def read_place(directory: Path) -> Place | None:
     try:
         return msgspec.json.decode(read_regular(directory / _PLACE), type=Place)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError):
         return None
 
 
 def read_tile(directory: Path, level: int | str, number: int, width: int, each_bytes: int) -> bytes:
     """A partial tile may have become a full one since. Raises Corrupt."""
     for tried in dict.fromkeys((width, TILE_HASHES)):
-        with suppress(OSError), open(f"{directory}/{tile_path(level, number, tried)}", "rb", 0) as file:
-            data = file.read()
+        with suppress(OSError):
+            data = read_regular(directory / tile_path(level, number, tried))
             if len(data) == tried * each_bytes:
                 return data[: width * each_bytes]
     raise Corrupt(
@@ -240,7 +243,7 @@ def find_tile(directory: Path, path: str) -> bytes | None:
     candidates = [full] if asked[3] is None else [partial / asked[3], *_wider(partial, width), full]
     for candidate in candidates:
         with suppress(OSError):
-            data = candidate.read_bytes()
+            data = read_regular(candidate)
             if len(data) >= width * each_bytes:
                 return data[: width * each_bytes]
     return None

@@ -356,7 +356,7 @@ def taken_over(host: str, at: str) -> Conflict:
 
 def is_deletion_of(event: TenantDeleted, tenant: str, head: Head) -> bool:
     """Whether it tells of the log that was once at this head, and not of one before it that was called the same."""
-    return event.tenant == tenant and (event.log_hash == head.record_hash or event.timestamp > head.timestamp)
+    return event.tenant == tenant and (event.log_hash == head.record_hash or event.timestamp >= head.timestamp)
 
 
 def holds_redacted(older: Manifest, newest: Manifest) -> bool:
