@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.operations.backups.encryption import add_backup_key
 from tallystick.operations.doctor import examine
+from tests.command_line import CommandLine
+from tests.command_line import node as command_node
 from tests.commits_by_hand import append, draft, entries, node
 
 
@@ -61,3 +64,22 @@ def test_a_commit_from_the_future_is_told(tmp_path: Path, ahead_ms: int, status:
     [found] = [each for each in examine(load({"base": tmp_path}, environ={})) if each.what == "last commit"]
     assert found.status == status
     assert ("clock" in (found.advice or "")) == (status == "odd")
+
+
+def test_an_audit_log_that_verify_refuses_does_not_look_sound(tmp_path: Path) -> None:
+    FilesLog(tmp_path / "_system").close()
+    shell = CommandLine(tmp_path)
+    shell.write(command_node("a"))
+    assert _audit(tmp_path) == "good"
+    [file] = (tmp_path / "_system" / "audit").glob("*.jsonl")
+    said = file.read_bytes()
+    file.write_bytes(said.replace(b"ALLOW", b"DENIE", 1).replace(b"default-agent", b"another-agent", 1))
+    assert _audit(tmp_path) == "bad"
+    shutil.rmtree(tmp_path / "_system" / "audit")
+    (tmp_path / "_system" / "audit").write_text("in the way")
+    assert _audit(tmp_path) == "bad"
+
+
+def _audit(base: Path) -> str:
+    [found] = [each for each in examine(load({"base": base}, environ={})) if each.what == "audit log"]
+    return found.status

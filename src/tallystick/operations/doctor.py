@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from tallystick import __version__
+from tallystick.audit.proof import verify_audit
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import chain
 from tallystick.config import FILE_NAME, Settings, misspelt_variables, why_this_base
@@ -237,6 +238,19 @@ def _lines(settings: Settings) -> Iterator[Finding]:
         yield Finding("lines", f"{place}{proof.problem}", "bad", _RESTORE)
 
 
+def _audit(settings: Settings) -> Iterator[Finding]:
+    directory = settings.system / "audit"
+    if (size := _size_of(directory)) > _PROVEN_BYTES_MAX:
+        yield Finding("audit log", f"not read, {_bytes(size)}", advice="'tallystick verify' reads and proves it")
+        return
+    proof = verify_audit(directory)
+    if proof.sound:
+        yield Finding("audit log", f"{counted(proof.lines, 'event')}, as they were written")
+    else:
+        place = f"{proof.file}, line {proof.line}: " if proof.file else ""
+        yield Finding("audit log", f"{place}{proof.problem}", "bad", "follow docs/runbooks/corrupt-log.md")
+
+
 def _torn(settings: Settings) -> Iterator[Finding]:
     pieces = sorted((settings.system / "log").glob("*.torn-*"))
     if pieces:
@@ -430,8 +444,8 @@ def _backup_key(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _lines, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage, _vectors,
-    _blobs, _backup, _backup_key, _stream,
+    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage,
+    _vectors, _blobs, _backup, _backup_key, _stream,
 )  # fmt: skip
 
 
