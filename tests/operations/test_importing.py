@@ -206,7 +206,7 @@ def test_a_pipe_is_refused_and_not_waited_for(shell: CommandLine, tmp_path: Path
     os.mkfifo(tmp_path / "pipe")
     refused = shell.main("import", "--from", "server-memory", tmp_path / "pipe")
     assert refused.code == 2
-    assert "not a plain file" in refused.err
+    assert "not a regular file" in refused.err
 
 
 async def test_a_source_that_is_not_one_is_refused(tmp_path: Path) -> None:

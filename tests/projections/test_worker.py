@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -407,8 +407,16 @@ async def test_what_has_far_to_go_is_left_to_another_process(
     assert counting.applied == [list(range(21, 30))]
 
 
+def _at_head(made: ProjectionWorker) -> None:
+    with made.at_head():
+        pass
+
+
+@pytest.mark.parametrize(
+    "asked", [ProjectionWorker.erase, ProjectionWorker.catch_up, _at_head], ids=["erase", "catch up", "at the head"]
+)
 async def test_whoever_waits_for_it_begins_no_second_process(
-    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch
+    log: MemoryLog, counting: Counting, monkeypatch: pytest.MonkeyPatch, asked: Callable[[ProjectionWorker], object]
 ) -> None:
     monkeypatch.setattr(worker, "FAR_COMMITS", 10)
     filled(log, 20)
@@ -420,8 +428,8 @@ async def test_whoever_waits_for_it_begins_no_second_process(
         return begun[0]
 
     made = ProjectionWorker(LogReader(lambda: log), counting, elsewhere=elsewhere)
+    await asyncio.gather(*(asyncio.to_thread(asked, made) for _ in range(3)))
     made.start()
-    await asyncio.gather(*(asyncio.to_thread(made.erase) for _ in range(3)))
     made.close()
     assert len(begun) == 1
     assert counting.applied == []

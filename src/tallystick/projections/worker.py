@@ -144,6 +144,8 @@ class ProjectionWorker:
 
         Raises Corrupt for a damaged log, and whatever the projection raises; it is then where it was.
         """
+        if wait:
+            self._leave_what_is_far()
         with self._turn, self._locked(wait) as ours:
             if not ours:
                 return False
@@ -181,6 +183,7 @@ class ProjectionWorker:
     @contextmanager
     def at_head(self) -> Iterator[None]:
         """Catch up, then keep everybody else away from the projection."""
+        self._leave_what_is_far()
         with self._turn, self._locked(wait=True):
             self._apply_all()
             yield
