@@ -292,7 +292,7 @@ class ProjectionWorker:
         """To another process, and wait for it."""
         if self._elsewhere is not None:
             with self._left:
-                if self._is_far():
+                if not self._ending and self._is_far():
                     self._wait_for(self._elsewhere)
 
     def _is_far(self) -> bool:
