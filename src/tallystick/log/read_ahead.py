@@ -6,6 +6,7 @@ understand it ends: who reads goes on from there alone, and meets the same.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ BYTES_MIN = 64 << 20
 """Of the log: reading fewer takes hardly longer than such a process takes to begin."""
 _AT_ONCE = 256
 _SIZE_BYTES = 4
+_PIPE_BYTES = 1 << 20
+"""So far it may be ahead: with what a pipe has by itself, each waits for the other."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Entry]).decode
@@ -43,6 +46,11 @@ class ReadAhead:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        assert self._process.stdout is not None
+        if sys.platform == "linux":
+            # Who has many large pipes already is refused another.
+            with suppress(OSError):
+                fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._next = self._take()
 
     def __iter__(self) -> Iterator[list[Entry]]:
