@@ -52,6 +52,8 @@ def test_bytes_that_no_text_is_made_of_name_nobody(tmp_path: Path) -> None:
         db.execute("INSERT INTO nodes VALUES ('x', ?)", (b"\x01\xffaDa\xfe" + bytes(26),))
         db.commit()
         assert not holds(tmp_path / "made.db", Subject(["Ada"]))
+        db.execute("CREATE TABLE version (digest TEXT)")
+        db.execute("INSERT INTO version VALUES ('no bytes')")
         db.execute("INSERT INTO nodes VALUES ('Ada', ?)", (b"\x01\xffaDa\xfe" + bytes(26),))
         db.commit()
         assert holds(tmp_path / "made.db", Subject(["Ada"]))

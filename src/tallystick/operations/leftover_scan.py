@@ -161,7 +161,8 @@ def _opaque(path: Path) -> Iterator[bytes]:
             ).fetchall()
             for table, column in columns:
                 if column in _OPAQUE:
-                    yield from (value for (value,) in db.execute(f'SELECT "{column}" FROM "{table}"') if value)
+                    found = db.execute(f'SELECT "{column}" FROM "{table}" WHERE typeof("{column}") = \'blob\'')
+                    yield from (value for (value,) in found if value)
     except sqlite3.Error:
         return
 
