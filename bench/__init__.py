@@ -17,6 +17,7 @@ SECTIONS = (
     "doors",
     "writes",
     "load",
+    "neighbours",
     "start",
     "hook",
     "scale",

@@ -196,9 +196,12 @@ class Issuer:
         self.url = url
         self._key = RSAKey.generate_key(2048, parameters={"kid": "one"})
 
-    def token(self) -> str:
+    def token(self, tenant: str | None = None) -> str:
+        """For a reader of the default tenant; for an administrator of another."""
         now = int(time.time())
         claims = {"iss": self.url, "sub": "ada", "aud": "memory", "iat": now, "exp": now + 3600, "roles": ["reader"]}
+        if tenant is not None:
+            claims |= {"tenant_id": tenant, "roles": ["admin"]}
         return jwt.encode({"alg": "RS256", "kid": "one", "typ": "at+jwt"}, claims, self._key)
 
     def answer(self, path: str) -> dict[str, Any] | None:

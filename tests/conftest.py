@@ -18,7 +18,9 @@ from tallystick.log import jetstream
 from tallystick.log.jetstream import membership, stream
 from tallystick.policy import gate
 from tallystick.projections import views
+from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge import freshness
+from tallystick.toolsets.memory import word_search
 from tests import nats_cluster, timeouts
 
 _PASSED_OVER = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -37,6 +39,8 @@ def pytest_configure() -> None:
         (gate, "_WRITTEN_SECONDS_MAX"),
         (tenant_projections, "_PUBLISHED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
+        (word_search, "PAST_SECONDS"),
+        (cited_files, "COMPARED_SECONDS"),
         (views, "CHEAP_SECONDS"),
         (jetstream, "CONFIRM_SECONDS"),
         (membership, "START_SECONDS"),

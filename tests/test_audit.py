@@ -34,7 +34,7 @@ def decided(resource: str = "plan", **changes: Any) -> Decided:
         "resource": resource,
         "decision": True,
         "reason": "role reader may READ",
-        "policy_version": "rbac@1",
+        "policy_version": "rbac@2",
         "latency_ms": 0.1,
         "cache_hit": False,
     }
@@ -74,7 +74,7 @@ def test_a_line_has_the_fields_that_were_promised(tmp_path: Path) -> None:
         "resource": "plan-0",
         "decision": True,
         "reason": "role reader may READ",
-        "policy_version": "rbac@1",
+        "policy_version": "rbac@2",
         "latency_ms": 0.1,
         "cache_hit": False,
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import errno
 import fcntl
+import io
 import json
 import os
 import re
@@ -21,6 +23,7 @@ from typing import Any
 import pytest
 
 from tallystick import app, cli
+from tallystick.cli import reading
 from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
@@ -81,7 +84,7 @@ def test_every_command_teaches_by_example(tally: Tally, name: str) -> None:
     told = tally(name, "--help").out
     assert "Examples:" in told
     assert f"tallystick {name}" in told or name in told.split("Examples:")[1]
-    assert "--base" in told or name in ("witness", "init"), "which have no memory, or find it"
+    assert "--base" in told or name in ("witness", "init", "trust-settings"), "which have no memory, or find it"
 
 
 def test_show_tells_what_is_known_and_who_wrote_it(sample: Tally) -> None:
@@ -161,6 +164,31 @@ def test_lineage_tells_every_change_and_its_reason(sample: Tally) -> None:
     assert len(sample("lineage", "decision-retries", "--depth", "full", "--json").json["lineage"]) == 4
     summary = sample("lineage", "decision-retries", "--depth", "summary", "--json").json["summary"]
     assert (summary["modification_count"], summary["unique_actors"]) == (2, 2)
+
+
+def test_lineage_as_csv_has_every_row_with_old_and_new_values_and_the_policy(
+    tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "CSV_ROWS", 50)
+    nodes = [{"id": "n", "type": "note", "attrs": {"count": number}} for number in range(123)]
+    tally("import", "-", stdin="".join(json.dumps({"op": "UPSERT_NODE", "node": each}) + "\n" for each in nodes))
+    rows = list(csv.DictReader(io.StringIO(tally("lineage", "n", "--csv").out)))
+    assert len(rows) == len({row["commit_id"] for row in rows}) == 123
+    newest = max(rows, key=lambda row: int(row["lamport"]))
+    assert json.loads(newest["changes"]) == {"attrs.count": 122}
+    assert json.loads(newest["before"]) == {"attrs.count": 121}
+    assert {row["policy_version"] for row in rows} == {"single-user@1"}
+    step = tally("lineage", "n", "--json", "--offset", 1, "--limit", 1).json["lineage"][0]
+    assert (step["before"], step["policy_version"]) == ({"attrs.count": 0}, "single-user@1")
+
+
+def test_show_of_a_deleted_entity_leads_to_its_history(tally: Tally) -> None:
+    node = {"op": "UPSERT_NODE", "node": {"id": "gone", "type": "note", "attrs": {}}}
+    for each in (node, {"op": "DELETE_NODE", "node_id": "gone"}):
+        tally("import", "-", stdin=json.dumps(each) + "\n")
+    told = tally("show", "gone")
+    assert (told.code, "'gone' was deleted" in told.err) == (3, True)
+    assert "its history: tallystick lineage gone" in told.err
 
 
 def test_lineage_as_csv_has_one_header_however_many_pages_it_takes(tally: Tally) -> None:

@@ -261,10 +261,11 @@ def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None
         if path.relative_to(SOURCE).parts[0] not in ("log", "audit") and beside.search(path.read_text("utf-8"))
     }
     assert found == {
-        "app/logs.py", "cli/maintenance.py", "operations/backups/capture.py", "operations/backups/follow.py",
-        "operations/backups/inspect.py", "operations/backups/restore.py", "operations/backups/run.py",
+        "app/logs.py", "cli/maintenance.py", "operations/backups/capture.py", "operations/backups/figures.py",
+        "operations/backups/follow.py", "operations/backups/inspect.py", "operations/backups/restore.py",
+        "operations/backups/run.py",
         "operations/doctor.py", "operations/entity_report.py", "operations/forget.py", "operations/migrate.py",
-        "operations/orphans.py",
+        "operations/orphans.py", "operations/rule_scan.py",
         "operations/tenants.py", "operations/transfer.py", "operations/verify.py", "projections/blobs.py",
         "projections/registry.py",
     }  # fmt: skip

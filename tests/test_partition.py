@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from tallystick.commits import Commit, Draft
-from tallystick.errors import Conflict, HeadMoved, InvalidArgument, LimitExceeded, LogClosed, StorageRefused, Unsettled
+from tallystick.errors import (
+    Conflict,
+    Corrupt,
+    HeadMoved,
+    InvalidArgument,
+    LimitExceeded,
+    LogClosed,
+    StorageRefused,
+    Unsettled,
+)
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
+from tallystick.log.health import LogHealth, Trouble
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Limits, Partition, Propose
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
@@ -32,6 +44,12 @@ class Watched(MemoryLog):
         self.go.set()
         self.reached = threading.Event()
         self.failures: list[Exception] = []
+        self.unreadable: Exception | None = None
+
+    def head(self) -> Head:
+        if self.unreadable is not None:
+            raise self.unreadable
+        return super().head()
 
     def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
         self.reached.set()
@@ -40,6 +58,19 @@ class Watched(MemoryLog):
             raise self.failures.pop(0)
         self.groups.append(len(entries))
         return super().append(entries, expected=expected)
+
+
+async def checked(partition: Partition) -> None:
+    """Run a check to its end: a refused draft waits for it."""
+    for _ in range(20):
+        await asyncio.sleep(0)  # the writer of the last group ends
+    partition.check(writes=True)
+
+    def refuse(state: State) -> Draft:
+        raise Conflict("it was only to be waited for")
+
+    with suppress(Conflict, Corrupt):
+        await partition.commit(refuse)
 
 
 def writing(node_id: str, **attrs: Any) -> Propose:
@@ -74,6 +105,14 @@ async def test_a_group_is_no_longer_than_its_limit() -> None:
     partition = Partition(log, limits=Limits(group_drafts_max=10))
     await asyncio.gather(*(partition.commit(writing(f"n{number}")) for number in range(25)))
     assert log.groups == [10, 10, 5]
+
+
+async def test_a_group_takes_no_draft_after_one_of_many_entries() -> None:
+    log = MemoryLog()
+    partition = Partition(log)
+    drafts = [lambda state, part=part: draft(*(node(f"{part}-{number}") for number in range(500))) for part in "abc"]
+    await asyncio.gather(*map(partition.commit, drafts))
+    assert [entry.commit.group for entry in log.read(Head())][::500] == [None, None, None]
 
 
 async def test_a_later_draft_of_a_group_is_judged_where_the_earlier_ones_lead() -> None:
@@ -153,14 +192,86 @@ async def test_a_failed_append_is_seen_by_nobody_and_writing_goes_on() -> None:
     assert await partition.look(ids) == {"a", "c"}
 
 
-async def test_a_log_that_closed_is_told_of_until_the_process_is_started_again_and_a_full_disk_is_not() -> None:
+async def test_a_refused_write_is_in_the_health_until_one_succeeds_and_a_closed_log_until_a_restart() -> None:
     log = Watched()
     partition = Partition(log)
-    for failure, told in ((StorageRefused("no space"), None), (LogClosed("the sync failed"), "the sync failed")):
-        log.failures.append(failure)
-        with pytest.raises(type(failure)):
-            await partition.commit(writing("a"))
-        assert partition.stopped == told
+    log.failures.append(StorageRefused("no space"))
+    with pytest.raises(StorageRefused):
+        await partition.commit(writing("a"))
+    assert partition.health.trouble == Trouble("the log cannot be written", "STORAGE_REFUSED")
+    await partition.commit(writing("a"))
+    assert [partition.health.trouble] == [None]
+    log.failures.append(LogClosed("the sync failed"))
+    with pytest.raises(LogClosed):
+        await partition.commit(writing("b"))
+    await partition.commit(writing("b"))
+    assert partition.health.trouble == Trouble("the sync failed", "LOG_CLOSED", restart_helps=True)
+
+
+async def test_a_check_clears_a_refusal_only_when_as_much_could_be_stored() -> None:
+    log = Watched()
+    free = 10
+
+    def try_storage(size: int) -> None:
+        if size > free:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    partition = Partition(log, try_storage=try_storage)
+    log.failures.append(StorageRefused("no space"))
+    with pytest.raises(StorageRefused):
+        await partition.commit(writing("a"))
+    await checked(partition)
+    assert partition.health.trouble == Trouble("the log cannot be used: No space left on device", "STORAGE_REFUSED")
+    free = 10_000
+    await checked(partition)
+    assert partition.health.trouble is None
+
+
+async def test_a_log_that_cannot_be_read_is_in_the_health_until_it_can() -> None:
+    log = Watched()
+    partition = Partition(log)
+    await partition.commit(writing("a"))
+    log.unreadable = Corrupt("the log ends at byte 7")
+    await checked(partition)
+    assert partition.health.trouble == Trouble("the log is damaged", "LOG_CORRUPT")
+    log.unreadable = None
+    await checked(partition)
+    assert partition.health.trouble is None
+
+
+def test_a_lock_that_is_held_while_the_head_stands_still_is_trouble_after_a_while() -> None:
+    now = 0.0
+    health = LogHealth(lambda: now)
+    health.lock_is_held(Head())
+    now = 20.0
+    assert health.trouble == Trouble("waiting for the log's lock for 20 s", "LOG_STUCK")
+    health.lock_is_held(Head(lamport=1))
+    assert [health.trouble] == [None]
+    health.begin("appending to the log")
+    now = 40.0
+    health.can_write()
+    assert health.trouble == Trouble("appending to the log for 20 s", "LOG_STUCK")
+    health.end()
+    assert health.trouble is None
+
+
+async def test_a_log_that_cannot_be_read_is_reported_until_it_can_be_read_again(tmp_path: Path) -> None:
+    partition = Partition(FilesLog(tmp_path))
+    await partition.commit(writing("a"))
+    assert [partition.health.trouble] == [None]
+    sound = (tmp_path / "head").read_bytes()
+    (tmp_path / "head").write_bytes(bytes(len(sound)))
+    with pytest.raises(Corrupt):
+        await partition.look(ids)
+    assert partition.health.trouble == Trouble("the log is damaged", "LOG_CORRUPT")
+    with pytest.raises(Corrupt):
+        await partition.commit(writing("b"))
+    assert partition.health.trouble == Trouble("the log is damaged", "LOG_CORRUPT")
+    (tmp_path / "head").write_bytes(sound)
+    assert await partition.look(ids) == {"a"}
+    await checked(partition)
+    assert [partition.health.trouble] == [None]
+    await partition.close()
 
 
 async def test_a_draft_is_judged_again_when_another_writer_was_first() -> None:
@@ -392,7 +503,7 @@ class Notes:
 
 
 async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(Notes, "made", 0)
     partition = Partition(MemoryLog(), clock=lambda: START)
     await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
@@ -408,7 +519,7 @@ async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch
 
 
 async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(Notes, "made", 0)
     partition = Partition(MemoryLog(), clock=lambda: START)
     await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
@@ -421,7 +532,7 @@ async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypat
 
 
 async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
     log = MemoryLog()
     partition = Partition(log)
     for number in range(100):
@@ -444,7 +555,7 @@ async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(mo
 async def test_what_other_processes_wrote_is_handed_on_as_it_is_read_whole_drafts_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.partition._BREATH_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
     handed: list[list[Entry]] = []
     ours = Partition(FilesLog(tmp_path), appended=lambda tenant, group: handed.append(list(group)))
     theirs = Partition(FilesLog(tmp_path))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tallystick.config import data_directory, load, why_this_base
-from tallystick.errors import InvalidArgument
 from tallystick.repository import find_memory, find_repository
 
 
@@ -181,14 +180,6 @@ def test_a_memory_that_is_a_link_or_a_file_is_none(repository: Path, tmp_path: P
     place.unlink()
     place.write_text("")
     assert find_memory(repository) is None
-
-
-def test_no_command_is_run_that_a_found_memory_names(repository: Path, memory: Path) -> None:
-    (memory / "tallystick.toml").write_text('checkpoint_key_command = "touch pwned"\n')
-    with pytest.raises(InvalidArgument, match="checkpoint_key_command") as refused:
-        load({}, environ={}, working=repository)
-    assert refused.value.code == "SETTING_INVALID"
-    assert load({"base": memory}, environ={}, working=repository).checkpoint_key_command == "touch pwned"
 
 
 def test_it_needs_the_standard_library_alone() -> None:

@@ -41,7 +41,7 @@ NOT_TRIED = {
     r".*--quorum": "needs a witness on another machine",
     r"(docker|helm|systemctl|install|python3 -m venv) ": "what deploys has tests of its own: make deployment",
     r"curl -i http://127\.0\.0\.1:\d+/health": "of a server that is in trouble, or runs somewhere else",
-    r"head -n": "of a log that is damaged at that line",
+    r"(cat 0+1\.jsonl|head -n|mkdir -p \./restored)": "of a log that is damaged at that line",
     r"tallystick import good.jsonl": "of a log that is damaged at that line",
     r"tallystick policy explain --seq": "a number of the reader's own audit log",
     r"tallystick policy test": "with the tests that the page shows above it",

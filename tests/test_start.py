@@ -130,7 +130,7 @@ def test_a_server_may_open_more_files_than_its_shell_allows(tmp_path: Path) -> N
 
 # -- what an agent reads
 
-TOOLS_TOKENS_MAX = 3_800
+TOOLS_TOKENS_MAX = 3_850
 INSTRUCTIONS_TOKENS_MAX = 350
 
 counted = pytest.mark.skipif(not IS_INSTALLED, reason="npm packages not installed: run make test")

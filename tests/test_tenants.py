@@ -47,7 +47,7 @@ async def test_another_tenants_id_is_refused_without_data(
             "policy_decision": {
                 "result": False,
                 "reason": "cross-tenant access denied",
-                "policy_version": "rbac@1",
+                "policy_version": "rbac@2",
             },
             "status": 403,
         }

@@ -30,7 +30,7 @@ TORTURE = [sys.executable, "-m", "torture"]
 
 
 @pytest.mark.parametrize(
-    "scenario", ["kill-redactions", "power-ext4", "flips", "cluster-kill-leader", "cluster-cut-minority"]
+    "scenario", ["segments", "kill-redactions", "power-ext4", "flips", "cluster-kill-leader", "cluster-cut-minority"]
 )
 def test_nothing_is_lost_in_a_short_round(tmp_path: Path, scenario: str) -> None:
     results = tmp_path / "results.json"

@@ -73,6 +73,19 @@ def ask(*words: object) -> int:
     return verify_standalone.main([str(word) for word in words])
 
 
+def test_an_empty_log_beside_a_snapshot_is_not_accepted(tmp_path: Path) -> None:
+    log = tmp_path / "_system" / "log"
+    log.mkdir(parents=True)
+    (log / f"{1:020d}.jsonl").write_bytes(b"")
+    command = [sys.executable, "-I", "-S", str(PROGRAM), "--without-key", str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    (tmp_path / "_system" / "snapshots").mkdir()
+    (tmp_path / "_system" / "snapshots" / f"{7:020d}.snapshot").write_bytes(b"")
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "a snapshot was made at 7" in ran.stdout + ran.stderr
+
+
 def test_logs_of_every_released_format_are_accepted() -> None:
     for golden in sorted(GOLDEN.glob("*.jsonl")):
         assert ask("--without-key", golden) == 0

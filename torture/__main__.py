@@ -27,6 +27,7 @@ SCENARIOS: dict[str, tuple[str, Callable[[Arena, Tally], None]]] = {
     "kill-snapshots": ("kill -9 of whoever takes a snapshot", kills.snapshots),
     "kill-imports": ("kill -9 during imports", kills.imports),
     "crowd": ("four write, a fifth is killed again and again", kills.crowd),
+    "segments": ("several processes and workers start thousands of segments", kills.rolls),
     "inject-errors": ("calls that fail with EIO, ENOSPC, EDQUOT, EMFILE", faults.injected),
     "inject-kills": ("SIGKILL inside a system call", faults.killed_in_call),
     "short-writes": ("RLIMIT_FSIZE: short writes, then EFBIG", faults.limited),

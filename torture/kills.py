@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,9 @@ from torture.journal import Journal
 from torture.writer import Plan, settled
 
 _LIVES = 4
+_ROLLERS = 3
+_ROLLING_BYTES = 1_024
+_ROLLS, _ROLLS_QUICK = 1_000, 150
 _CLIENTS = 8
 
 
@@ -101,6 +109,68 @@ def crowd(arena: Arena, tally: Tally) -> None:
                 tally.problems.append(f"{plan.name} ended by itself: {_last_words(plan)}")
             life.kill()
         examine(place, tally)
+
+
+def rolls(arena: Arena, tally: Tally) -> None:
+    """Three processes and a server of two workers write one base whose segments hold a few commits each; none of them
+    ends or is refused. Thousands of segments are started in a round."""
+    settings: dict[str, Any] = {"segment_bytes_max": _ROLLING_BYTES}
+    for place in arena.rounds(tally):
+        plans = [_plan(arena, place, f"life{number}", "commits", 4, settings) for number in range(_ROLLERS)]
+        lives = [(plan, arena.start(plan)) for plan in plans]
+        environ = {"TALLYSTICK_SEGMENT_BYTES_MAX": str(_ROLLING_BYTES)}
+        server = start_http(place / "base", "--workers", "2", environ=environ)
+        try:
+            _call_until_rolled(server, place, _ROLLS_QUICK if arena.quick else _ROLLS)
+            for plan, life in lives:
+                if life.is_over():
+                    tally.wrong += 1
+                    tally.problems.append(f"{plan.name} ended by itself: {_last_words(plan)}")
+                life.kill()
+        finally:
+            server.kill()
+        tally.faults += _segments(place)
+        for path in place.glob("*.stderr"):
+            if "vanished" in path.read_text(errors="replace"):
+                tally.wrong += 1
+                tally.problems.append(f"{path.stem} reported a vanished segment")
+        examine(place, tally, **settings)
+
+
+def _call_until_rolled(server: ServerProcess, place: Path, rolls: int) -> None:
+    """Every call of every client must succeed, if need be after a wait for the lock: anything else ends the round."""
+    notes = Journal(place / "server.journal")
+
+    def work(number: int) -> None:
+        for each in count(1):
+            if _segments(place) >= rolls:
+                return
+            name = f"server.{number}.{each}"
+            member = {"id": f"{name}.0", "type": "member", "attrs": {"batch": name, "of": 1}}
+            _post(server, "memory.write", {"op": "UPSERT_NODE", "node": member, "nonce": name})
+            notes.note("batch", name, number=1)
+            _post(server, "memory.read", {"entity_id": f"{name}.0"})
+
+    with ThreadPoolExecutor(_ROLLERS) as clients:
+        for done in [clients.submit(work, number) for number in range(_ROLLERS)]:
+            done.result()
+
+
+def _post(server: ServerProcess, tool: str, arguments: dict[str, Any]) -> None:
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{server.url}/v1/tools/{tool}", json.dumps(arguments).encode(), headers)
+    while True:
+        try:
+            urllib.request.urlopen(request).read()
+            return
+        except urllib.error.HTTPError as error:
+            refusal = error.read().decode()
+            if "lock for too long" not in refusal:
+                raise AssertionError(f"{tool}: {error.code} {refusal}") from None
+
+
+def _segments(place: Path) -> int:
+    return len(os.listdir(place / "base" / "_system" / "log"))
 
 
 def imports(arena: Arena, tally: Tally) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,11 +17,14 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from tallystick.approvals import digest, is_approved
 from tallystick.errors import InvalidArgument
-from tallystick.regular_files import read_regular
-from tallystick.repository import find_memory
+from tallystick.plain_formats import NotPlain, read_plain_toml
+from tallystick.regular_files import read_bounded
+from tallystick.repository import find_memory, lies_in_repository
 
 FILE_NAME = "tallystick.toml"
+FILE_BYTES_MAX = 64 << 10
 DEFAULT_TENANT = "default"
 CHECKPOINT_KEY_VARIABLE = "TALLYSTICK_CHECKPOINT_PRIVATE_KEY"
 """The keys themselves that checkpoints are signed with: in no file and in no setting."""
@@ -135,11 +137,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...], _meaning("Names that HTTP clients may call this server by, besides this machine's own.")
     ] = ()
     http_origins: Annotated[
-        tuple[str, ...], _meaning("Origins of web pages that may call, besides this machine's own.")
+        tuple[str, ...],
+        _meaning("Origins of web pages that may call, besides this server's own, as `http://localhost:6274`."),
     ] = ()
     web: Annotated[
         bool,
-        _meaning("Whether people find pages at `/` over HTTP; where tokens are asked for, only with `web_client_id`."),
+        _meaning(
+            "Whether pages are served at `/`. With issuers, people log in by `web_client_id`; programs have tokens."
+        ),
     ] = True
     web_actor: Annotated[
         str,
@@ -149,7 +154,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     body_bytes_max: Annotated[int, _meaning("The largest HTTP request that is read.", ge=1024)] = 8 << 20
     http_connections_max: Annotated[
-        int, _meaning("HTTP connections at a time; one more takes the place of one that waits for its client.", ge=1)
+        int,
+        _meaning(
+            "HTTP connections at a time, fewer if the limit of open files leaves fewer; one more takes the place of one"
+            " that waits for its client, and is refused with 503 if none does.",
+            ge=1,
+        ),
     ] = 512
     http_head_seconds: Annotated[float, _meaning("How long the head of an HTTP request may take to arrive.", gt=0)] = (
         10.0
@@ -221,7 +231,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, _meaning("How long an introspected token is not introspected again.", ge=0, le=3600)
     ] = 60
     web_client_id: Annotated[
-        str, _meaning("As which client people log in at the first issuer, to see pages; empty means no pages there.")
+        str,
+        _meaning(
+            "As which client people log in at the first issuer, to see pages; empty means that pages need a token."
+        ),
     ] = ""
     web_client_secret_file: Annotated[
         str, _place("The file that holds that client's secret; empty means that it has none.")
@@ -238,10 +251,37 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "Calls a minute that may write, for each tenant, where tokens are asked for; 0 means any number.", ge=0
         ),
     ] = 1000
-    quota_reads: Annotated[int, _meaning("The same for calls that only read.", ge=0)] = 10_000
+    quota_reads: Annotated[
+        int,
+        _meaning(
+            "The same for calls that only read. In both, a call counts once, and once more per 10 ms of work and per"
+            " 64 KiB of its answer.",
+            ge=0,
+        ),
+    ] = 10_000
     quota_overrides: Annotated[
         tuple[str, ...], _meaning("Other quotas for some tenants, as `tenant=writes/reads`.")
     ] = ()
+
+    long_reads_max: Annotated[
+        int,
+        _meaning(
+            "Reads of one tenant that take longer than some milliseconds and run at a time, in each process; further"
+            " ones wait.",
+            ge=1,
+        ),
+    ] = 4
+    long_reads_waiting_max: Annotated[
+        int, _meaning("How many of them may wait; one more gets `RATE_LIMITED`.", ge=1)
+    ] = 256
+    answer_bytes_max: Annotated[
+        int,
+        _meaning(
+            "The most bytes of lists in an answer for a program: over REST, on the command line, on pages. A longer"
+            " page is cut, with `truncated` and `next_offset`. Agents get less, exports get all.",
+            ge=65_536,
+        ),
+    ] = 16 << 20
 
     tenant_idle_seconds: Annotated[
         float,
@@ -513,10 +553,14 @@ def load(
     working = working or Path.cwd()
     base = working / usable_base(found.get("base") or default_base(working))
     others = tuple(name for name in rows if name != "base")
-    for name, value, source in (*_spoken(rows, flags or {}, environ, others), *_from_file(rows, base / FILE_NAME)):
-        if source == str(base / FILE_NAME) and name in _RUN and "base" not in found and base == find_memory(working):
-            raise _not_run(name, source)
+    for name, value, source in _spoken(rows, flags or {}, environ, others):
         found.setdefault(name, _converted(rows[name], value, source))
+    file = read_file(base)
+    for name in file.withheld:
+        if name in _INDISPENSABLE and name not in found:
+            raise _unconfirmed(name, file.path)
+    for name, value in file.taken.items():
+        found.setdefault(name, _converted(rows[name], value, str(file.path)))
     return Settings(**{**found, "base": Path(os.path.normpath(base))})
 
 
@@ -543,15 +587,86 @@ def _unusable_base(base: Path, because: str) -> InvalidArgument:
     )
 
 
-_RUN = frozenset({"checkpoint_key_command", "backup_key_command"})
+# -- a file that somebody else may have written
+
+HARMLESS = frozenset({
+    "tenant", "agent_identity", "toolsets", "tools", "read_only", "tool_names", "validation_errors", "max_hops",
+    "pin_knowledge", "stale_makes_work", "audit_strict", "log_level", "log_format",
+})  # fmt: skip
+"""Settings that name no address, no file and no command, and that let in no caller: they count wherever they stand."""
+
+_INDISPENSABLE = frozenset({
+    "issuers", "audience", "scopes", "tenant_claim", "roles_claim", "introspection_client", "policy", "policy_url",
+    "policy_path", "tls_cert", "log_url", "log_stream", "log_streams",
+})  # fmt: skip
+"""Settings that cannot be ignored: without them a server would let in more callers, or write to another log."""
+
+CONFIRM_HINT = "'tallystick trust-settings' shows the settings of this file and confirms them"
 
 
-def _not_run(name: str, path: str) -> InvalidArgument:
-    """To work in a directory that somebody else packed must not be to run what they wrote."""
+class SettingsFile(msgspec.Struct, frozen=True):
+    path: Path
+    sha256: str = ""
+    """Empty if there is no file."""
+    values: dict[str, Any] = {}
+    withheld: tuple[str, ...] = ()
+    """Names of the settings that do not count before the user confirms the file."""
+
+    @property
+    def taken(self) -> dict[str, Any]:
+        return {name: value for name, value in self.values.items() if name not in self.withheld}
+
+
+def read_file(base: Path) -> SettingsFile:
+    """The base's settings file. Raises InvalidArgument for a file that cannot be read or names unknown settings."""
+    path = base / FILE_NAME
+    try:
+        data = read_bounded(path, FILE_BYTES_MAX)
+    except FileNotFoundError:
+        return SettingsFile(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    return settings_file(path, data, _parsed(path, data), HARMLESS)
+
+
+def settings_file(path: Path, data: bytes, values: dict[str, Any], harmless: Collection[str]) -> SettingsFile:
+    """A file with these bytes, which hold these values; `harmless` are the names that count in any file."""
+    rest = sorted(values.keys() - set(harmless))
+    sha256 = digest(data)
+    return SettingsFile(path, sha256, values, tuple(rest) if rest and not _is_trusted(path, sha256) else ())
+
+
+def _is_trusted(path: Path, sha256: str) -> bool:
+    """Whether every setting in a file counts: it lies outside every repository or in the user's data
+    directory, or the user confirmed it. A clone or an archive may have brought any other file, even if its directory
+    was named on the command line."""
+    if not lies_in_repository(path):
+        return True
+    with suppress(InvalidArgument):
+        if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(data_directory())):
+            return True
+        record = confirmations_file()
+        return not _lies_beside(record, path) and is_approved(record, path, sha256)
+    return False
+
+
+def _lies_beside(record: Path, path: Path) -> bool:
+    """Whether the record is in the same base: tools that write files there could confirm the file."""
+    return Path(os.path.realpath(record)).is_relative_to(os.path.realpath(path.parent))
+
+
+def confirmations_file() -> Path:
+    """The record of confirmed settings files. Raises InvalidArgument if there is no home directory."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    state = Path(named) if os.path.isabs(named) else home_directory() / ".local" / "state"
+    return state / "tallystick" / "confirmed-settings.json"
+
+
+def _unconfirmed(name: str, path: Path) -> InvalidArgument:
     return InvalidArgument(
-        f"{path}: '{name}' names a command, and this file was found by the repository around it, not named by you",
-        code="SETTING_INVALID",
-        hint=f"say it by TALLYSTICK_{name.upper()}, or name the memory by --base or BASE_PATH",
+        f"{path} sets '{name}' and lies in a repository: it may not be yours, and without it more would be allowed",
+        code="SETTINGS_NOT_TRUSTED",
+        hint=f"{CONFIRM_HINT}; or set {_PREFIX}{name.upper()}",
     )
 
 
@@ -633,30 +748,33 @@ def _spoken(
                 yield name, environ[variable], f"the environment variable {variable}"
 
 
-def _from_file(rows: Mapping[str, Setting], path: Path) -> Iterator[tuple[str, Any, str]]:
+def _unreadable(path: Path, error: OSError) -> InvalidArgument:
+    # By the slash only a directory is meant.
+    if not os.access(f"{path.parent}/", os.X_OK):
+        return _unusable_base(path.parent, str(error.strerror))
+    return InvalidArgument(
+        f"{path} cannot be read: {error.strerror}",
+        code="SETTINGS_UNREADABLE",
+        hint="let this user read it; without it settings that restrict callers would be missing",
+    )
+
+
+def _parsed(path: Path, data: bytes) -> dict[str, Any]:
+    """Raises InvalidArgument, naming the file, for everything but known names with flat values."""
     try:
-        content = tomllib.loads(read_regular(path).decode("utf-8-sig"))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        # By the slash only a directory is meant.
-        if not os.access(f"{path.parent}/", os.X_OK):
-            raise _unusable_base(path.parent, str(error.strerror)) from error
-        raise InvalidArgument(
-            f"{path} cannot be read: {error.strerror}",
-            code="SETTINGS_UNREADABLE",
-            hint="let this user read it; without it settings that restrict callers would be missing",
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArgument(f"{path} is not TOML: {error}", code="SETTING_INVALID") from error
+        content = read_plain_toml(data)
+    except NotPlain as error:
+        raise InvalidArgument(f"{path} {error}", code="SETTING_INVALID") from error
     for name, value in content.items():
-        if name not in rows:
-            raise unknown_setting(name, [row for row in rows if row != "base"], path)
+        if name not in Settings.__struct_fields__:
+            raise unknown_setting(name, [each for each in Settings.__struct_fields__ if each != "base"], path)
         if name == "base":
             raise InvalidArgument(
                 f"{path}: 'base' is where this file lies and cannot be set in it", code="SETTING_INVALID"
             )
-        yield name, value, str(path)
+        if any(isinstance(each, dict | list) for each in (value if isinstance(value, list) else [value])):
+            raise InvalidArgument(f"{path}: '{name}' takes a value or a list of values", code="SETTING_INVALID")
+    return content
 
 
 def unknown_setting(name: str, known: Sequence[str], source: object) -> InvalidArgument:

@@ -13,12 +13,15 @@ TallystickError
     ├── Unsettled        repeat it with the same nonce: it may have been written
     │   └── LogClosed    find out why the disk failed, then restart
     └── StorageRefused   free space, or make the file system writable
+        ├── Misplaced    put the files of the log back, or restart
+        └── Exhausted    raise a limit of the process (open files, memory), then repeat
 
 A bug of ours is not in this tree: `server` and `cli` log it once and answer with an id.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -124,7 +127,54 @@ class LogClosed(Unsettled):
     code = "LOG_CLOSED"
 
 
+class Unmasked(LogClosed):
+    """The commits are durable, but what their redactions mask is not overwritten yet: the next process that opens
+    the log does it."""
+
+
 class StorageRefused(LogError):
     """The disk is full or read-only. Nothing was appended; reads go on."""
 
     code = "STORAGE_REFUSED"
+
+
+class Misplaced(StorageRefused):
+    """Files of the log were removed, replaced or moved while this process had it open. Nothing was appended."""
+
+    code = "LOG_MISPLACED"
+
+
+class Exhausted(StorageRefused):
+    """The process or the machine ran out of open files, memory or threads. The call may be repeated."""
+
+    code = "RESOURCES_EXHAUSTED"
+
+
+_SCARCE = {
+    errno.EMFILE: "this process has too many open files",
+    errno.ENFILE: "this machine has too many open files",
+    errno.ENOMEM: "there is not enough memory",
+    errno.ENOBUFS: "there is not enough memory",
+}
+_NO_THREAD = "can't start new thread"
+
+
+def exhaustion(error: BaseException) -> Exhausted | None:
+    """Return the refusal to answer with if a limit of the process or machine caused the error, else None."""
+    if isinstance(error, Exhausted):
+        return error
+    if isinstance(error, OSError):
+        message = _SCARCE.get(error.errno or 0)
+    elif isinstance(error, MemoryError):
+        message = _SCARCE[errno.ENOMEM]
+    elif isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+        message = "no thread can be started"
+    else:
+        message = None
+    return None if message is None else Exhausted(message, hint=_RAISE_LIMITS)
+
+
+_RAISE_LIMITS = (
+    "repeat it with the same nonce, if it has one; if it persists, raise the limit of open files (ulimit -n)"
+    " or of memory, or serve fewer clients and tenants. The log is intact"
+)

@@ -35,17 +35,21 @@ from tallystick.errors import (
     InvalidArgument,
     LimitExceeded,
     LogClosed,
+    LogError,
     StorageRefused,
     TallystickError,
+    Unmasked,
     Unreadable,
     Unsettled,
 )
 from tallystick.log import Entry, Head, Log
+from tallystick.log.health import LogHealth
 from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.secret_scan import Screen
 from tallystick.state.state import State
 from tallystick.telemetry import metrics
+from tallystick.turns import SLICE_SECONDS, Pace, of_loop, paced
 
 T = TypeVar("T")
 Look = Callable[[State], T | Generator[None, None, T]]
@@ -58,15 +62,23 @@ May be called again when another writer was first, so it has no side effects.
 """
 
 LOOK_SECONDS_MAX = 1.0
-_BREATH_SECONDS = 0.005
+"""Of its own time, without the time in which other work had its turn."""
 _CLAIM_SECONDS = 30.0
+_CHECK_CLAIM_SECONDS = 0.5
 _ENTRIES_AT_ONCE = 200
+_GROUP_ENTRIES = 500
+"""A group with so many entries takes no further draft: no other tenant is served while one is checked."""
+_OPERATIONS_AT_ONCE = 200
+"""A draft with more of them is sealed and applied in slices."""
 _POSITION_WAIT_SECONDS = 1.0
 _CONFIRM_SECONDS = 10.0
 _CONFIRM_PAUSE_SECONDS = 0.05
 _APPENDS_MAX = 2
 _REPEAT = "repeat it with the same nonce: it is answered as a duplicate if it was written"
-_VERIFY = "run 'tallystick verify', then restore what it names from a backup; nothing was changed"
+_VERIFY = (
+    "run 'tallystick verify': if it finds the log sound, restart this process, else restore what it names from a"
+    " backup; nothing was changed"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +109,16 @@ class _Group(msgspec.Struct):
     outcomes: list[tuple[_Waiting, Receipt | Exception]]
     """Refusals too, of what was judged behind drafts of the group: nobody may hear of those before they are durable."""
     redacts: bool = False
+    is_sliced: bool = False
+    """Whether its one draft was applied in slices."""
     bytes: int = 0
+
+    def erasure_pending(self, where: str) -> None:
+        """Note in every receipt that copies of what was redacted are left."""
+        self.outcomes = [
+            (waiting, _with_pending(outcome, where) if isinstance(outcome, Receipt) else outcome)
+            for waiting, outcome in self.outcomes
+        ]
 
 
 def _no_line(offset: int, *, checked: bool = True) -> bytes:
@@ -115,9 +136,11 @@ class Partition:
         limits: Limits | None = None,
         appended: Callable[[str, Sequence[Entry]], None] | None = None,
         screen: Screen | None = None,
+        try_storage: Callable[[int], None] | None = None,
     ) -> None:
         """`appended` is told what is in the log now, of each group and of what others appended. It does not raise.
-        `screen` is shown every draft before it is sealed, and gives the one to seal, or raises."""
+        `screen` is shown every draft before it is sealed, and gives the one to seal, or raises.
+        `try_storage` raises OSError unless so many bytes could be stored beside the log."""
         self.tenant = tenant
         self._appended = appended
         self._screen = screen
@@ -126,8 +149,8 @@ class Partition:
         self.clock = clock
         self._limits = limits or Limits()
         self._broken = False
-        self.stopped: str | None = None
-        """Why nothing can be written any more until this process is started again; reads go on."""
+        self.health = LogHealth()
+        self._try_storage = try_storage
         self._observed = 0
         # The log's head, the very object, when the state was last found to be there: a quick look at most reads.
         self._looked_at: Head | None = None
@@ -165,13 +188,14 @@ class Partition:
 
     async def look(self, ask: Look[T], *, min_position: int | None = None) -> T:
         try:
-            if self._moving is not None or self._log.head() is not self._looked_at:
+            await of_loop().arrive(self.tenant)
+            if not self._is_at_head():
                 await self._settled()
             if min_position is not None:
                 await self._reach(min_position)
             found = ask(self._state)
             # Not the abstract Generator: whether something is of that kind takes long to find out.
-            return await _drive(found) if isinstance(found, GeneratorType) else found  # type: ignore[return-value]
+            return await _drive(found, self.tenant) if isinstance(found, GeneratorType) else found  # type: ignore[return-value]
         except Corrupt as error:
             raise self._reported(error) from None
 
@@ -198,6 +222,11 @@ class Partition:
         """Returns when another machine has this, or says how old what it reads is."""
         await asyncio.to_thread(self._log.await_copy, machine, lamport)
 
+    def check(self, *, writes: bool) -> None:
+        """Start to read and to lock the log, for `health`; a group that is under way shows as much by itself."""
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._check_and_write(writes))
+
     def behind_seconds(self) -> float:
         """For how long it has not been known whether other machines wrote more."""
         return self._log.behind_seconds()
@@ -216,10 +245,11 @@ class Partition:
         try:
             # Most who ask for the newest want no more than a few.
             size = _ENTRIES_AT_ONCE // 8 if newest_first else _ENTRIES_AT_ONCE
-            while entries := list(islice(found, size)):
+            pace = Pace(self.tenant)
+            while entries := _taken(found, size, pace):
                 yield entries
                 size = min(2 * size, _ENTRIES_AT_ONCE)
-                await asyncio.sleep(0)
+                await pace.rest()
         except Corrupt as error:
             raise self._reported(error) from None
 
@@ -260,11 +290,10 @@ class Partition:
 
     async def warm(self, kind: type[DerivedIndex]) -> None:
         """Build a derived index in slices, with pauses in which others run; who needs it earlier builds the rest."""
-        breath = time.monotonic()
+        pace = Pace(self.tenant)
         for _ in self._state.warmed(kind):
-            if time.monotonic() - breath > _BREATH_SECONDS:
-                await asyncio.sleep(0)
-                breath = time.monotonic()
+            if pace.elapsed() > SLICE_SECONDS:
+                await pace.rest()
 
     async def save_snapshot(self) -> Path:
         """Of the state as it is now, whatever is written meanwhile."""
@@ -315,7 +344,21 @@ class Partition:
 
     # -- reading
 
+    def _is_at_head(self) -> bool:
+        try:
+            return self._moving is None and self._log.head() is self._looked_at
+        except LogError:
+            return False
+
     async def _settled(self) -> None:
+        try:
+            await self._reach_head()
+        except Exception as error:
+            self.health.cannot_read(error)
+            raise
+        self.health.can_read()
+
+    async def _reach_head(self) -> None:
         while True:
             await self._still()
             head = self._log.head()
@@ -335,19 +378,18 @@ class Partition:
         """Apply what other processes appended, in slices. Between two of them the state is at no head: reads wait."""
         if self._log.head() == self._state.head:
             return
-        breath = time.monotonic()
+        pace = Pace(self.tenant)
         followed: list[Entry] = []
         try:
             for entry in self._log.read(self._state.head):
                 self._follow(entry)
                 followed.append(entry)
-                if time.monotonic() - breath > _BREATH_SECONDS:
+                if pace.elapsed() > SLICE_SECONDS:
                     if entry.commit.ends_draft:
                         self._hand_over(followed)
                         followed = []
                     self._moving = self._moving or []
-                    await asyncio.sleep(0)
-                    breath = time.monotonic()
+                    await pace.rest()
             self._hand_over(followed)
         finally:
             self._moved()
@@ -408,6 +450,30 @@ class Partition:
 
     # -- writing
 
+    async def _check_and_write(self, writes: bool) -> None:
+        # As the writer: the claim of another task would be released with ours.
+        try:
+            await self._settled()
+            if writes:
+                await self._check_writing()
+        except Exception as error:
+            self.health.cannot_write(error)
+        finally:
+            await self._write()
+
+    async def _check_writing(self) -> None:
+        if not await self._on_disk(lambda: self._log.claim(timeout_seconds=_CHECK_CLAIM_SECONDS)):
+            self.health.lock_is_held(self._log.head())
+            return
+        try:
+            if self._try_storage is not None:
+                await self._on_disk(partial(self._try_storage, self.health.refused_bytes))
+            if self.health.refused_bytes:
+                await self.confirm()
+            self.health.can_write()
+        finally:
+            self._log.release()
+
     async def _write(self) -> None:
         try:
             while self._queue:
@@ -419,16 +485,21 @@ class Partition:
 
     async def _write_group(self) -> None:
         try:
+            self.health.begin("waiting for the log's lock")
             await self._claim()
         except Exception as error:
+            self.health.cannot_write(error)
+            self.health.end()
             self._refuse_queue(error)
             return
         try:
+            self.health.begin("appending to the log")
             await self._still()
             # Under the claim: what is decided on from here is what the log holds, unless the claim is advisory and
             # another writer comes in between. Then the append says HeadMoved, and all of this is done again.
             await self._catch_up()
-            group = self._check_group()
+            self.health.can_read()
+            group = await self._check_group()
             if group.entries and not self._broken:
                 await self._append(group)
             if self._broken:
@@ -440,8 +511,10 @@ class Partition:
             if group.outcomes:
                 self._hand_over(group.entries)
         except Exception as error:
+            self.health.cannot_write(error)
             self._refuse_queue(error)
         finally:
+            self.health.end()
             self._log.release()
 
     async def _claim(self) -> None:
@@ -453,29 +526,38 @@ class Partition:
             # read is told of then.
             with suppress(Exception):
                 await self._settled()
-            await asyncio.wait([claiming], timeout=_BREATH_SECONDS)
+            await asyncio.wait([claiming], timeout=SLICE_SECONDS)
         if not claiming.result():
             raise StorageRefused(
                 "another process has held this log's lock for too long", hint="'tallystick doctor' says which"
             )
 
-    def _check_group(self) -> _Group:
+    async def _check_group(self) -> _Group:
         """Take drafts off the queue, judge each where the ones before it lead, and apply what is accepted."""
         group = _Group(self._state.head, [], [])
         while self._queue and len(group.outcomes) < self._limits.group_drafts_max:
-            if group.redacts or group.bytes > self._limits.group_bytes_max:
+            if group.redacts or group.is_sliced or group.bytes > self._limits.group_bytes_max:
+                break
+            if len(group.entries) >= _GROUP_ENTRIES:
                 break
             waiting = self._queue.popleft()
             if waiting.answer.done():
                 continue
             try:
                 proposed = waiting.propose(self._state)
-                if group.entries and isinstance(proposed, Draft) and proposed.redacts:
+                if group.entries and isinstance(proposed, Draft) and (proposed.redacts or _is_large(proposed)):
                     # A redaction goes alone, so that its note and its commit stand or fall together, and so that it
                     # is decided on lines that are in the log: it names them by what is left of their bytes.
+                    # A large draft goes alone, too: reads go on while it is sealed, as nothing is applied yet.
                     self._queue.appendleft(waiting)
                     break
-                receipt = self._accept(proposed, group)
+                if isinstance(proposed, Draft) and _is_large(proposed):
+                    receipt = await self._accept_in_slices(proposed, group)
+                else:
+                    receipt = self._accept(proposed, group)
+            except HeadMoved:
+                self._queue.appendleft(waiting)
+                break
             except Exception as error:
                 refusal = self._reported(error) if isinstance(error, Corrupt) else error
                 if group.entries and not self._broken:
@@ -491,9 +573,31 @@ class Partition:
     def _accept(self, proposed: Draft | Commit, group: _Group) -> Receipt:
         if isinstance(proposed, Commit):
             return Receipt([proposed], duplicate=True)
-        if self._screen is not None:
-            proposed = self._screen(proposed)
-        entries = self._seal(proposed, group)
+        draft = proposed if self._screen is None else self._screen(proposed)
+        entries = list(self._sealed(draft, group))
+        for _ in self._applied(entries):
+            pass
+        return _accepted(draft, entries, group)
+
+    async def _accept_in_slices(self, draft: Draft, group: _Group) -> Receipt:
+        """As `_accept`, with pauses: reads go on while it is sealed, and wait while it is applied, as they do until it
+        is durable. Raises HeadMoved if another writer came in between: then it is judged again."""
+        draft = draft if self._screen is None else self._screen(draft)
+        entries = [entry async for entry in paced(self._sealed(draft, group), self.tenant)]
+        await self._still()
+        if self._state.head != group.before:
+            raise HeadMoved(f"the log is at {self._state.position}, not at {group.before.lamport}")
+        self._moving, group.is_sliced = [], True
+        try:
+            async for _ in paced(self._applied(entries), self.tenant):
+                pass
+        except BaseException:
+            self._moved()
+            raise
+        return _accepted(draft, entries, group)
+
+    def _applied(self, entries: Sequence[Entry]) -> Iterator[None]:
+        """Apply each in turn; all of them or, where one is refused, none."""
         # If applying fails half-way, which is a bug of ours, the state cannot be trusted any more.
         self._broken = True
         applied = 0
@@ -502,6 +606,7 @@ class Partition:
                 self._pending[entry.offset] = entry.line
                 self._state.apply(entry.commit, entry.offset, entry.end)
                 applied += 1
+                yield
         except Corrupt:
             # What it follows on is damaged in the log. Such a commit changes nothing: those before it are taken back.
             self._state.undo(applied)
@@ -510,18 +615,14 @@ class Partition:
             self._broken = False
             raise
         self._broken = False
-        group.entries.extend(entries)
-        group.bytes += sum(len(entry.line) for entry in entries)
-        group.redacts = group.redacts or proposed.redacts
-        return Receipt([entry.commit for entry in entries])
 
-    def _seal(self, draft: Draft, group: _Group) -> list[Entry]:
+    def _sealed(self, draft: Draft, group: _Group) -> Iterator[Entry]:
+        """The commits of a draft, as they follow on the state when the first of them is asked for."""
         head = self._state.head
         timestamp = to_text(max(self.clock(), from_text(head.timestamp) if head.timestamp else 0))
         total = len(draft.operations)
         lamport, offset = max(head.lamport, self._observed), head.end
         prev, prev_record_hash = head.commit_id, head.record_hash
-        entries: list[Entry] = []
         for number, operation in enumerate(draft.operations, 1):
             lamport += 1
             try:
@@ -538,25 +639,23 @@ class Partition:
                 )
             except TallystickError as error:
                 raise error.at(operation.place) from None
-            entries.append(Entry(offset, commit, line))
-            offset = entries[-1].end
+            entry = Entry(offset, commit, line)
+            yield entry
+            offset = entry.end
             prev, prev_record_hash = commit.commit_id, commit.record_hash
-        return entries
 
     async def _append(self, group: _Group) -> None:
         """On failure nothing of the group remains, in the state or in `group.outcomes`."""
         started = time.perf_counter()
         # The state is ahead of the log until this is over: reads wait, so that none shows what may be undone.
-        self._moving = []
+        if self._moving is None:
+            self._moving = []
         try:
             await self._put_into_log(group)
-            _count(group, started)
-            if group.redacts and self._snapshots is not None:
-                self._snapshots.forget()
-            self._grown()
+            self.health.can_write()
         except Exception as error:
-            if isinstance(error, LogClosed):
-                self.stopped = error.message
+            if not isinstance(error, HeadMoved):
+                self.health.cannot_write(error, size=group.bytes)
             self._take_back(group)
             for waiting, outcome in reversed(group.outcomes):
                 # What was refused because of drafts that are not there is judged again, too.
@@ -565,9 +664,23 @@ class Partition:
                 else:
                     _settle(waiting, error)
             group.outcomes.clear()
+        else:
+            self._tidy_after(group, started)
         finally:
             self._pending.clear()
             self._moved()
+
+    def _tidy_after(self, group: _Group, started: float) -> None:
+        """Does not raise: the group is durable, and is answered as such."""
+        try:
+            _count(group, started)
+            if group.redacts and self._snapshots is not None:
+                self._snapshots.forget()
+            self._grown()
+        except Exception:
+            logger.exception("what follows an append to the log of %s failed", self.tenant)
+            if group.redacts:
+                group.erasure_pending("snapshots")
 
     async def _put_into_log(self, group: _Group) -> None:
         """Returns when the group is in the log and durable, raises when it is not, or Unsettled when nobody knows."""
@@ -575,6 +688,10 @@ class Partition:
         for _ in range(_APPENDS_MAX):
             try:
                 await self._on_disk(lambda: self._log.append(group.entries, expected=group.before))
+                return
+            except Unmasked as error:
+                self.health.cannot_write(error)
+                group.erasure_pending("log")
                 return
             except LogClosed:
                 raise
@@ -642,6 +759,21 @@ def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
         waiting.answer.set_exception(outcome)
 
 
+def _is_large(draft: Draft) -> bool:
+    return len(draft.operations) > _OPERATIONS_AT_ONCE
+
+
+def _accepted(draft: Draft, entries: Sequence[Entry], group: _Group) -> Receipt:
+    group.entries.extend(entries)
+    group.bytes += sum(len(entry.line) for entry in entries)
+    group.redacts = group.redacts or draft.redacts
+    return Receipt([entry.commit for entry in entries])
+
+
+def _with_pending(receipt: Receipt, where: str) -> Receipt:
+    return msgspec.structs.replace(receipt, erasure_pending=(*receipt.erasure_pending, where))
+
+
 def _count(group: _Group, started: float) -> None:
     accepted = [waiting for waiting, outcome in group.outcomes if isinstance(outcome, Receipt)]
     for waiting in accepted:
@@ -654,23 +786,33 @@ def _count(group: _Group, started: float) -> None:
     )
 
 
-async def _drive(answer: Generator[None, None, T]) -> T:
-    started = breath = time.monotonic()
+def _taken(entries: Iterator[Entry], most: int, pace: Pace) -> list[Entry]:
+    """The next ones, as many as a slice has time for; at least one, if there is one."""
+    found: list[Entry] = []
+    for entry in islice(entries, most):
+        found.append(entry)
+        if pace.elapsed() > SLICE_SECONDS:
+            break
+    return found
+
+
+async def _drive(answer: Generator[None, None, T], tenant: str) -> T:
+    pace = Pace(tenant)
     try:
         while True:
             next(answer)
-            now = time.monotonic()
-            if now - started > LOOK_SECONDS_MAX:
+            elapsed = pace.elapsed()
+            if pace.seconds + elapsed > LOOK_SECONDS_MAX:
                 raise LimitExceeded(
                     f"the question took longer than {LOOK_SECONDS_MAX:g} s",
                     code="QUERY_TIMEOUT",
                     hint="narrow it by id, type, an attribute or a time window, or take fewer hops",
                 )
-            if now - breath > _BREATH_SECONDS:
-                await asyncio.sleep(0)
-                breath = time.monotonic()
+            if elapsed > SLICE_SECONDS:
+                await pace.rest(is_read=True)
     except StopIteration as done:
         found: T = done.value
         return found
     finally:
+        pace.end()
         answer.close()

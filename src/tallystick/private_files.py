@@ -146,8 +146,12 @@ def check_private(path: Path, seen: os.stat_result, code: str) -> None:
 
 
 def create_file(path: Path) -> None:
-    """An empty file, if there is none. One that is open to others, and what SQLite keeps beside it, is so no longer."""
+    """An empty file for its owner alone, if there is none. An existing file stays as it is."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+
+
+def close_to_others(path: Path) -> None:
+    """Let nobody else read or write a database of ours, and what SQLite keeps beside it."""
     for each in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
         with suppress(FileNotFoundError):
             if each.stat().st_mode & _OTHERS:

@@ -55,6 +55,19 @@ def find_memory(start: Path) -> Path | None:
     return found.memory
 
 
+def lies_in_repository(path: Path) -> bool:
+    """Whether a work tree or a git directory holds this file, by any of its names. A clone or an archive may have
+    brought what does, whoever owns it now. True if a directory above it cannot be read."""
+    names = {Path(os.path.abspath(path)), Path(os.path.realpath(path))}
+    try:
+        return any(
+            _exists(directory / ".git") or (_exists(directory / "HEAD") and _exists(directory / "objects"))
+            for directory in {parent for name in names for parent in name.parents}
+        )
+    except OSError:
+        return True
+
+
 def _exists(path: Path) -> bool:
     try:
         path.lstat()
@@ -104,3 +117,19 @@ def _read_line(path: Path) -> bytes:
     if len(said) > _POINTER_BYTES_MAX:
         raise ValueError(f"{path} is too long")
     return said.rstrip(b"\r\n")
+
+
+def relative_to_root(path: str, root: Path) -> str:
+    """Return an absolute path or pattern below a repository's root relative to it, any other unchanged.
+
+    Spellings are compared first, then real paths: a link on the way to the root must not matter, but a link inside the
+    repository is a file of its own.
+    """
+    if not path.startswith("/"):
+        return path
+    real_root = os.path.realpath(root)
+    for prefix, spelling in ((str(root), path), (real_root, path), (real_root, os.path.realpath(path))):
+        below = spelling.removeprefix(prefix.rstrip("/") + "/")
+        if below and below != spelling:
+            return below + ("/" if path.endswith("/") and not below.endswith("/") else "")
+    return path

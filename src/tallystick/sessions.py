@@ -40,7 +40,7 @@ _LIVE, _ENDED, _DIED, _UNKNOWN = b"L", b"E", b"D", b"\0"
 """`_DIED`: its process was killed, and what it had claimed is free; another process may go on serving it."""
 
 # Ids come from the log, where agents can write what they like: only these ever name a file.
-_ID = re.compile(r"([0-9a-f]{16})-([1-9][0-9]{0,8})", re.ASCII)
+_ID = re.compile(r"([0-9a-f]{16})(?:[0-9a-f]{8})?-([1-9][0-9]{0,8})", re.ASCII)
 
 
 class Sessions:
@@ -74,11 +74,12 @@ class Sessions:
         self._unstored: dict[str, bytes] = {}
         """The states where there is no directory."""
 
-    def begin(self, *, shared: bool = False) -> str:
+    def begin(self, *, shared: bool = False, client_tag: str = "") -> str:
         """The id of a new session. Writes nothing, as most sessions never claim, unless it is `shared`:
-        then other processes may end it, and need a place to say so."""
+        then other processes may end it, and need a place to say so. `client_tag` is that of the client's process,
+        by which hooks recognise the session of their own window (`processes.py`)."""
         self._count += 1
-        session = f"{self._process}-{self._count}"
+        session = f"{self._process}{client_tag}-{self._count}"
         self._open.add(session)
         if shared and self._directory is not None:
             # A disk that refuses is no reason to refuse a session: it is then ended in this process alone.
@@ -150,7 +151,7 @@ class Sessions:
     # -- below
 
     def _is_own(self, session: str) -> bool:
-        return session.startswith(self._process + "-")
+        return session.startswith(self._process)
 
     def _leave(self, session: str, state: bytes) -> None:
         if self._is_own(session) and session not in self._open:

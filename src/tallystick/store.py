@@ -7,6 +7,7 @@ reason given.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from functools import partial
@@ -25,9 +26,12 @@ from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
 from tallystick.state.ontology import check
 from tallystick.state.read_filter import MayRead, ReadFilter
-from tallystick.state.staleness import Citation, Citations, FilesPending, Pins, Stale, settle
+from tallystick.state.secret_scan import TextScreen
+from tallystick.state.staleness import Citation, FilesPending, Pins, Stale, Watched, settle
 from tallystick.state.state import State
 from tallystick.tenants import Tenants
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _WATCH_SECONDS = 0.1
@@ -47,12 +51,16 @@ May be called several times, so it has no side effects.
 class CitedFiles(Protocol):
     """What became of the files that facts cite."""
 
-    def changed(self, citations: Citations) -> tuple[str, ...] | None:
+    def changed(self, watched: Watched) -> tuple[str, ...] | None:
         """Which of them are not as they were; None where that has to be looked up first. Quick."""
         ...
 
-    async def look_up(self, wanted: Sequence[Citations]) -> Mapping[Citations, tuple[str, ...]]:
+    async def look_up(self, wanted: Sequence[Watched]) -> Mapping[Watched, tuple[str, ...]]:
         """The same, in bounded time; what could not be found out counts as unchanged."""
+        ...
+
+    def relative(self, path: str) -> str:
+        """Return an absolute path below the repository's root relative to it, any other unchanged."""
         ...
 
     async def pin(self, wanted: Mapping[str, Citation | None]) -> Pins:
@@ -87,12 +95,14 @@ class Store:
         files: CitedFiles | None = None,
         noticed: Callable[[Principal, Mapping[str, Stale]], Awaitable[None]] | None = None,
         elsewhere: Callable[[Principal], str | None] | None = None,
+        screen_text: TextScreen | None = None,
     ) -> None:
         """`written` is called with what was written, by whatever tool, before its caller is answered: it must be
         quick where it has nothing to do, and not raise. `erase` removes the copies of what was redacted or deleted for
         a tenant, and says which are left: a redaction is not answered before. `noticed` is called with what a read
         was warned of as stale; it must not raise. `elsewhere` names the other machine that the principal's
-        session began on: it may have written there what this one has not heard of, and may go back to it."""
+        session began on: it may have written there what this one has not heard of, and may go back to it.
+        `screen_text` looks for secrets in texts that are stored beside the log; drafts have a screen of their own."""
         self.tenants = open_partition if isinstance(open_partition, Tenants) else Tenants(open_partition)
         self._gate = policy if isinstance(policy, Gate) else Gate(policy, cache=Cache(seconds=0))
         self._written = written
@@ -100,6 +110,15 @@ class Store:
         self._files = files
         self._noticed = noticed
         self._elsewhere = elsewhere
+        self._screen_text = screen_text
+
+    def screened(self, text: str, place: str, *, may_mask: bool = True) -> str:
+        """The text to store beside the log: masked, or refused, if it holds a secret. Raises InvalidArgument."""
+        return text if self._screen_text is None else self._screen_text(text, place, may_mask)
+
+    def relative_path(self, path: str) -> str:
+        """Return an absolute path below the repository's root relative to it, any other unchanged."""
+        return path if self._files is None else self._files.relative(path)
 
     async def read(
         self,
@@ -190,9 +209,9 @@ class Store:
                 proposed = _checked(propose, state, authorization, found.read_filter, filled)
                 if isinstance(proposed, Commit):
                     return proposed
-                if found.read_filter.narrows:
-                    if found.hidden:
-                        raise _absent(found.hidden[0].resource).at(found.hidden[0].place)
+                if found.hidden:
+                    raise _absent(found.hidden[0].resource).at(found.hidden[0].place)
+                if found.narrows:
                     authorization.decide_all(_touched(state, proposed, principal, targets))
                 return msgspec.structs.replace(
                     proposed,
@@ -226,12 +245,23 @@ class Store:
             receipt = await authorization.through(commit if elsewhere is None else commit_at_head, facts)
             if elsewhere is not None:
                 await partition.await_copy(elsewhere, receipt.commits[-1].lamport)
-        if self._written is not None:
-            await self._written(principal, receipt)
-        if self._erase is not None and any(commit.operation in _ERASING for commit in receipt.commits):
-            left = await self._erase(principal.tenant, receipt)
-            receipt = msgspec.structs.replace(receipt, erasure_pending=tuple(left))
-        return receipt
+        return await self._follow_up(principal, receipt)
+
+    async def _follow_up(self, principal: Principal, receipt: Receipt) -> Receipt:
+        """Do what follows a commit. Does not raise: a durable write is answered as a success (X27)."""
+        try:
+            if self._written is not None:
+                await self._written(principal, receipt)
+        except Exception:
+            logger.exception("what follows a write of %s failed", principal.tenant)
+        if self._erase is None or all(commit.operation not in _ERASING for commit in receipt.commits):
+            return receipt
+        try:
+            pending = await self._erase(principal.tenant, receipt)
+        except Exception:
+            logger.exception("copies of what was erased for %s may be left", principal.tenant)
+            pending = ["projections"]
+        return msgspec.structs.replace(receipt, erasure_pending=(*receipt.erasure_pending, *pending))
 
     async def commits(
         self, principal: Principal, *, after: int = 0, newest_first: bool = False
@@ -275,6 +305,14 @@ class Store:
 
         with await self.tenants.using(principal.tenant):
             await authorization.through(attempt)
+
+    async def withholds(self, principal: Principal) -> bool:
+        """Whether the policy may withhold entities from the principal. Raises Denied if it may not SEARCH."""
+
+        def look(state: State, read_filter: ReadFilter) -> bool:
+            return read_filter.narrows
+
+        return await self.read(principal, Action.SEARCH, look)
 
     async def allowed(self, principal: Principal, targets: Sequence[Target]) -> list[bool]:
         """Of each, whether it could be done now: the first goes for all where its answer narrows nothing, so they
@@ -360,7 +398,7 @@ class _Reading(msgspec.Struct, Generic[T], eq=False):
     _look: Look[T]
     _min_position: int | None
     _files: CitedFiles | None
-    _looked_up: Mapping[Citations, tuple[str, ...]] = {}
+    _looked_up: Mapping[Watched, tuple[str, ...]] = {}
     read_filter: ReadFilter | None = None
     """Of the last look."""
 
@@ -394,12 +432,12 @@ class _Reading(msgspec.Struct, Generic[T], eq=False):
 
 
 def _changed(
-    files: CitedFiles | None, looked_up: Mapping[Citations, tuple[str, ...]], citations: Citations
+    files: CitedFiles | None, looked_up: Mapping[Watched, tuple[str, ...]], watched: Watched
 ) -> tuple[str, ...] | None:
-    found = looked_up.get(citations)
+    found = looked_up.get(watched)
     if found is not None:
         return found
-    return () if files is None else files.changed(citations)
+    return () if files is None else files.changed(watched)
 
 
 def may_read(read_filter: ReadFilter, commit: Commit) -> bool:
@@ -422,7 +460,7 @@ def _in_session(context: dict[str, str] | None, session: str | None) -> dict[str
     return context if session is None else {"run_id": session, **(context or {})}
 
 
-def _pending_files(read_filter: ReadFilter | None) -> Collection[Citations]:
+def _pending_files(read_filter: ReadFilter | None) -> Collection[Watched]:
     return () if read_filter is None else read_filter.pending_files
 
 
@@ -459,6 +497,8 @@ def _checked(
 class _Permitted(msgspec.Struct, frozen=True):
     decision: Decision
     read_filter: ReadFilter
+    narrows: bool
+    """Whether the policy has to be asked about whatever else the draft changes."""
     hidden: Sequence[Target] = ()
     """About whose resources the policy was asked as if they were not there."""
 
@@ -483,7 +523,8 @@ def _decide_others(
     questions = list(map(_question, others, facts))
     decisions = authorization.decisions(questions)
     read_filter = found.read_filter
-    if not read_filter.narrows and any(each.narrows or not each.allowed for each in decisions):
+    narrows = found.narrows or any(each.narrows or not each.allowed for each in decisions)
+    if not read_filter.narrows and any(each.withholds or not each.allowed for each in decisions):
         read_filter = make(state, authorization.may_read)
     hidden = list(found.hidden)
     if read_filter.narrows:
@@ -500,7 +541,7 @@ def _decide_others(
             authorization.require(question)
         except Denied as error:
             raise error.at(each.place) from None
-    return _Permitted(found.decision, read_filter, hidden)
+    return _Permitted(found.decision, read_filter, narrows, hidden)
 
 
 def _made_by(targets: Sequence[Target], state: State, principal: Principal) -> dict[str | None, ResourceFacts]:
@@ -531,8 +572,8 @@ def _decide(
     facts = foreign or _facts(state, target, principal)
     try:
         decision = authorization.decide(facts)
-        if not decision.narrows:
-            return _Permitted(decision, make(state))
+        if not decision.withholds:
+            return _Permitted(decision, make(state), decision.narrows)
         denial = None
     except Denied as error:
         denial = error
@@ -540,10 +581,10 @@ def _decide(
     shown = _shows(state, read_filter, target, facts)
     _raise_pending(authorization, read_filter)
     if not shown:
-        return _Permitted(authorization.decide(NO_FACTS), read_filter, [target])
+        return _Permitted(authorization.decide(NO_FACTS), read_filter, True, [target])
     if denial is not None:
         raise denial
-    return _Permitted(decision, read_filter)
+    return _Permitted(decision, read_filter, True)
 
 
 def _shows(state: State, read_filter: ReadFilter, target: Target, facts: ResourceFacts) -> bool:

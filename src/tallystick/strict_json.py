@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 import orjson
 
 DEPTH_MAX = 100
+_NO_MEMORY = "Not enough memory"
+"""As which orjson reports a failed allocation."""
 
 
 class JsonFault(ValueError):
@@ -25,10 +27,12 @@ LARGE_BYTES = 256 << 10
 
 
 def parse(data: bytes) -> Any:
-    """The value of `data`. Raises JsonFault."""
+    """The value of `data`. Raises JsonFault, and MemoryError."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
+        if error.msg.startswith(_NO_MEMORY):
+            raise MemoryError(error.msg) from None
         # Of what it refuses the slow way takes long numbers, and nothing else.
         if len(data) < LARGE_BYTES or _has_long_number(data):
             return _parse_slowly(data)

@@ -288,6 +288,7 @@ class TenantProjections:
             cast(TextProjection, worker.projection),
             worker.catch_up,
             catch_up_within=worker.catch_up_within,
+            head=worker.log_head,
             used=self.used,
         )
 

@@ -632,6 +632,7 @@ def read_mark(path: str) -> dict[str, Any] | None:
 
 def check_lines(lines: Lines, mark: str | None, known: dict[str, Checkpoint], tiles: TileCheck | None) -> str:
     """A whole log: each line, the checkpoints that it must contain, the tiles that were made of it."""
+    witnessed = 0 if mark is None else _witnessed(os.path.dirname(mark))
     kept = None if mark is None else read_mark(mark)
     if mark is not None and kept is None and lines.size():
         raise No(f"{mark}: there are commits but no kept position: the end may have been cut off")
@@ -653,6 +654,10 @@ def check_lines(lines: Lines, mark: str | None, known: dict[str, Checkpoint], ti
     unmasked = chain.finish()
     if kept is not None and mark is not None:
         _check_mark(kept, mark, chain, offset, lines, last)
+    if chain.lamport < witnessed:
+        raise No(
+            f"the log ends at lamport {chain.lamport}, but a snapshot was made at {witnessed}: its end was cut off"
+        )
     _check_unmasked(lines, unmasked)
     for name, checkpoint in known.items():
         if checkpoint.size > tree.size:
@@ -665,6 +670,13 @@ def check_lines(lines: Lines, mark: str | None, known: dict[str, Checkpoint], ti
     return "{} commits up to lamport {}, record_hash {}".format(
         chain.count, chain.lamport, chain.record_hash or "(none)"
     )
+
+
+def _witnessed(system: str) -> int:
+    """The newest position that a snapshot beside the log is named for."""
+    snapshots = os.path.join(system, "snapshots")
+    names = os.listdir(snapshots) if os.path.isdir(snapshots) else []
+    return max((int(name[:20]) for name in names if _SNAPSHOT.fullmatch(name)), default=0)
 
 
 def _compare(known: dict[str, Checkpoint], tree: Tree) -> None:
@@ -834,6 +846,7 @@ def _read_file(path: str, most: int | None) -> bytes:
 
 
 _SEGMENT = re.compile(r"[0-9]{20}\.jsonl")
+_SNAPSHOT = re.compile(r"[0-9]{20}\.snapshot")
 
 
 class Found(NamedTuple):

@@ -1,7 +1,7 @@
 """The settings of the work toolset, and the file `graph.config.yaml` in which they are looked for.
 
-The environment goes before the file in the working directory, and that before the one in the
-base: they belong to the project that the agent is started in.
+Precedence: the environment, the file in the working directory, the file in the base. A clone brings the first of these
+files, so that only `CLAIMING` is read from it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from typing import Any
 
 import msgspec
 
-from tallystick.config import unknown_setting
+from tallystick.config import FILE_BYTES_MAX, SettingsFile, settings_file, unknown_setting
 from tallystick.errors import InvalidArgument
-from tallystick.regular_files import read_regular
+from tallystick.plain_formats import NotPlain, read_plain_yaml
+from tallystick.regular_files import read_bounded
 
 FILE_NAME = "graph.config.yaml"
 DEFAULT_AGENT = "default-agent"
 VARIABLES = {"agent_identity": "GRAPH_AGENT", "db_path": "GRAPH_DB", "claim_ttl_minutes": "GRAPH_CLAIM_TTL"}
+CLAIMING = ("agent_identity", "claim_ttl_minutes")
+"""The settings that a file in the working directory may hold."""
+HARMLESS = (*CLAIMING, "require_evidence")
+"""The settings that count in a file of the base whoever wrote it."""
 
 
 class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,9 +42,9 @@ class WorkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_settings(*, base: Path, working: Path, environ: Mapping[str, str]) -> WorkSettings:
     """Raises InvalidArgument, naming the place, for a key that is unknown or a value that makes no sense."""
-    said: dict[str, Any] = {}
-    for directory in dict.fromkeys((base, working)):
-        said |= _from_file(directory / FILE_NAME)
+    said = read_file(base).taken
+    if working != base:
+        said |= {name: value for name, value in read_file(working).values.items() if name in CLAIMING}
     for name, variable in VARIABLES.items():
         if environ.get(variable):
             said[name] = _understood(name, environ[variable], f"the environment variable {variable}", working)
@@ -53,23 +58,23 @@ def named_paths(settings: WorkSettings, *, base: Path, working: Path) -> list[Pa
     return [*files, *(value.absolute() for value in said if isinstance(value, Path))]
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    import yaml  # it takes longer to load than all else that a start reads, and few have the file
-
+def read_file(directory: Path) -> SettingsFile:
+    """The file of a directory as it is. Raises InvalidArgument, naming it."""
+    path = directory / FILE_NAME
     try:
-        content = yaml.safe_load(read_regular(path).decode("utf-8-sig"))
+        data = read_bounded(path, FILE_BYTES_MAX)
+        content = read_plain_yaml(data)
+    except (FileNotFoundError, NotADirectoryError):
+        return SettingsFile(path)
     except OSError as error:
         raise InvalidArgument(f"{path} cannot be read: {error.strerror}", code="SETTINGS_UNREADABLE") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArgument(f"{path} is not YAML: {error}", code="SETTING_INVALID") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
+    except NotPlain as error:
+        raise InvalidArgument(f"{path} {error}", code="SETTING_INVALID") from error
+    if not isinstance(content, dict | None):
         raise InvalidArgument(f"{path} must hold keys and values", code="SETTING_INVALID")
-    said = {str(name): _understood(str(name), value, str(path), path.parent) for name, value in content.items()}
-    return {name: value for name, value in said.items() if value is not None}
+    said = {str(name): _understood(str(name), value, str(path), directory) for name, value in (content or {}).items()}
+    values = {name: value for name, value in said.items() if value is not None}
+    return settings_file(path, data, values, HARMLESS)
 
 
 def _understood(name: str, value: Any, source: str, directory: Path) -> Any:

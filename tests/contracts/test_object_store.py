@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.errors import InvalidArgument, NotFound, StorageRefused
+from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
 from tallystick.operations.backups.object_store import ObjectStore, open_object_store, shown
 from tests import object_stores
 from tests.object_stores import StoreServer
@@ -42,16 +42,23 @@ def opened(server: StoreServer | None, tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_was_put_is_there_for_whoever_opens_the_store(opened: Open) -> None:
     data = os.urandom(3_000_000)
     assert opened().put("objects/ab/abcd", data)
-    assert opened().get("objects/ab/abcd") == data
+    assert opened().get("objects/ab/abcd", bytes_max=len(data)) == data
     assert opened().put("objects/ab/empty", b"")
-    assert opened().get("objects/ab/empty") == b""
+    assert opened().get("objects/ab/empty", bytes_max=0) == b""
+
+
+def test_an_object_of_more_bytes_than_are_wanted_is_refused(opened: Open) -> None:
+    opened().put("objects/ab/abcd", os.urandom(3_000_000))
+    with pytest.raises(Corrupt) as refused:
+        opened().get("objects/ab/abcd", bytes_max=1_000)
+    assert refused.value.code == "BACKUP_DAMAGED"
 
 
 def test_a_name_that_is_taken_is_refused_and_keeps_what_it_has(opened: Open) -> None:
     store = opened()
     assert store.put("manifests/1", b"first")
     assert not store.put("manifests/1", b"second")
-    assert store.get("manifests/1") == b"first"
+    assert store.get("manifests/1", bytes_max=100) == b"first"
 
 
 def test_of_many_who_put_the_same_name_one_wins(opened: Open) -> None:
@@ -59,18 +66,18 @@ def test_of_many_who_put_the_same_name_one_wins(opened: Open) -> None:
     with ThreadPoolExecutor(8) as threads:
         won = list(threads.map(lambda each: each[1].put("manifests/7", b"%d" % each[0]), enumerate(stores)))
     assert won.count(True) == 1
-    assert opened().get("manifests/7") == b"%d" % won.index(True)
+    assert opened().get("manifests/7", bytes_max=100) == b"%d" % won.index(True)
 
 
 def test_an_object_can_be_replaced_and_removed_and_removing_twice_is_no_error(opened: Open) -> None:
     store = opened()
     store.put("x/1", b"old")
     store.replace("x/1", b"new")
-    assert store.get("x/1") == b"new"
+    assert store.get("x/1", bytes_max=100) == b"new"
     store.delete("x/1")
     store.delete("x/1")
     with pytest.raises(NotFound) as missing:
-        store.get("x/1")
+        store.get("x/1", bytes_max=100)
     assert missing.value.code == "OBJECT_MISSING"
 
 
@@ -150,7 +157,7 @@ def test_what_is_no_file_is_no_object_and_is_named_where_it_is_in_the_way(
     make(tmp_path / "a")
     assert list(store.list(".")) == []
     with pytest.raises(NotFound):
-        store.get("a")
+        store.get("a", bytes_max=100)
     with pytest.raises(StorageRefused, match=re.escape(f"{tmp_path}/a is in the way")):
         store.put("a", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -160,7 +167,7 @@ def test_the_address_that_a_directory_gives_itself_leads_to_it(tmp_path: Path) -
     store = open_object_store(f"file://{tmp_path}/50%25 of %23 %3F%2541")
     store.put("a", b"x")
     assert (tmp_path / "50% of # ?%41" / "a").exists()
-    assert open_object_store(store.url).get("a") == b"x"
+    assert open_object_store(store.url).get("a", bytes_max=1) == b"x"
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

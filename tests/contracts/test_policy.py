@@ -161,7 +161,7 @@ def test_the_same_questions_get_the_same_answers(decide: Decide, name: str) -> N
 
 
 def test_decisions_name_the_version_of_the_policy(decide: Decide) -> None:
-    assert decide("rbac", Request(bob("reader"), Action.READ)).policy_version == "rbac@1"
+    assert decide("rbac", Request(bob("reader"), Action.READ)).policy_version == "rbac@2"
     assert decide("researcher", Request(bob(), Action.READ)).policy_version == "v1.2.0"
 
 

@@ -100,7 +100,7 @@ def test_a_pod_has_time_to_end_and_probes_ask_for_what_the_server_answers(values
     [container] = pod["containers"]
     asked = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
     assert asked == {
-        "startupProbe": "/health/ready",
+        "startupProbe": "/health/live",
         "readinessProbe": "/health/ready",
         "livenessProbe": "/health/live",
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tallystick.hook.quoting import tokens
+from tallystick.operations.trust_settings import confirm_files, examine_files
 from tests.hook.memories import SESSION, Memory, git
 
 AFTER_EACH_WRITE = pytest.mark.parametrize("is_followed", [True, False], ids=["mirror at the head", "no mirror yet"])
@@ -218,9 +220,23 @@ def test_a_tenant_is_told_of_its_own_memory(memory: Memory) -> None:
     assert "first" not in told
 
 
-def test_where_a_policy_decides_the_files_are_left_alone(memory: Memory) -> None:
+def test_rows_of_a_mirror_without_a_position_are_not_shown(memory: Memory) -> None:
+    memory.note("one", title="Ours", cites=["src/cart.ts"])
+    memory.follow()
+    with sqlite3.connect(memory.home / "graph.db") as db:
+        db.execute("UPDATE nodes SET attrs = replace(attrs, 'Ours', 'Theirs')")
+        db.execute("DELETE FROM meta WHERE key = 'head'")
+    told = memory.read("src/cart.ts")
+    assert ("Ours" in told, "Theirs" in told) == (True, False)
+
+
+def test_where_a_policy_decides_the_files_are_left_alone(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     memory.note("one", title="One", cites=["src/cart.ts"])
     (memory.settings.base / "tallystick.toml").write_text('policy = "rbac"\n')
+    confirm_files(examine_files(memory.settings.base), memory.settings.base)
     assert memory.read("src/cart.ts") == ""
 
 

@@ -53,6 +53,19 @@ def test_what_waits_for_a_task_that_was_redacted_comes_next(memory: Memory) -> N
         memory.follow("sql")
 
 
+def test_what_is_held_up_with_a_reason_does_not_come_next(memory: Memory) -> None:
+    memory.call("graph_open", project="shop", goal="Ship it")
+    nodes = [{"ref": "a", "summary": "a"}, {"ref": "b", "summary": "b"}]
+    a, b = (each["id"] for each in memory.call("graph_plan", nodes=nodes)["created"])
+    memory.call("block", containerType="task", id=a, version=1, blockedBy="NO_OP", blockedReason="flood")
+    for _ in range(2):
+        with opened(memory.home, memory.home / "graph.db") as graph:
+            project = graph.current_project()
+            assert project is not None
+            assert [item.id for item in graph.ready(project.id)] == [b]
+        memory.follow("sql")
+
+
 PATTERNS = ("src/a.py", "src/*", "src/**", "**/a.py", "**", "*.py", "src/[ab].py", "{src,lib}/a.py", "src/a?py",
             "lib/**", "src/deep/**", "a.py", "SRC/a.py")  # fmt: skip
 

@@ -63,6 +63,8 @@ async def test_an_admin_redacts_and_recalls_in_their_own_name(issuer: str, tmp_p
         assert (newest["did"], newest["actor"]) == ("redacted", "carol")
         page = await sent(carol, "/recall?actor=ada&entity=plan", "/recall", YES)
         assert "<strong>Untrusted</strong>" in page.text
+        unsigned = await asked(carol, "/proof/plan")
+        assert unsigned["error"] not in ("MISSING_TOKEN", "INTERNAL_ERROR"), unsigned
         decided = (await asked(carol, "/audit?actor=carol"))["decisions"]["lines"]
         assert {(line["action"], line["tool"], line["allowed"]) for line in decided} >= {
             ("DELETE", "web", True),

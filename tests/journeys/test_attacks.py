@@ -46,7 +46,8 @@ async def test_no_tool_takes_what_it_does_not_ask_for(entry: OfferedTool) -> Non
 
 async def test_nobody_writes_under_a_name_that_the_token_does_not_prove(tmp_path: Path) -> None:
     names = ("actor", "actor_id", "agent", "agent_identity", "author", "user")
-    takers = [(each, name) for each in EVERY_TOOL for name in names if name in input_schema(each.tool)["properties"]]
+    writers = [each for each in EVERY_TOOL if not each.tool.reads_only]
+    takers = [(each, name) for each in writers for name in names if name in input_schema(each.tool)["properties"]]
     assert [(each.dotted, name) for each, name in takers] == [("memory.write", "actor")]
     node = {"id": "plan", "type": "note", "attrs": {}}
     async with house(tmp_path) as offer:

@@ -99,7 +99,7 @@ async def test_a_client_lists_reads_and_completes(transport: str, mode: str, tmp
             return (await client.complete(ref, {"name": name, "value": value})).completion.values
 
         entity, work_ref, path_ref = (types.ResourceTemplateReference(uri=each.uri_template) for each in templates)
-        assert await completed(entity, "id", "nev") == ["never retry refunds"]
+        assert await completed(entity, "id", "never r") == ["never retry refunds"]
         assert {"a/b c?#%ü", "never retry refunds"} <= set(await completed(entity, "id", ""))
         assert await completed(work_ref, "project", "sh") == ["Shop & Co"]
         assert await completed(path_ref, "path", "") == ["docs/a,b.md", "src/billing/"]

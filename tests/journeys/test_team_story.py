@@ -89,7 +89,7 @@ async def denied(team: Team) -> None:
             "policy_decision": {
                 "result": False,
                 "reason": "actor lacks delete permission on non-owned entities",
-                "policy_version": "rbac@1",
+                "policy_version": "rbac@2",
             },
             "status": 403,
         },

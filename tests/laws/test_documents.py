@@ -184,7 +184,8 @@ def check_history(served_base: ServedBase, node_id: str, *versions: Document) ->
     assert [step["operation"] for step in told["lineage"]] == ["CREATE_NODE", "UPDATE_NODE", "UPDATE_NODE"]
     documents = [{"type": "thing", "attrs": attrs} for attrs in versions]
     for step, old, new in zip(told["lineage"][1:], documents[:-1], documents[1:], strict=True):
-        same(step.get("changes"), None if "oversize" in step else difference(old, new))
+        assert "changes" in step or "oversize" in step
+        same(step.get("changes"), difference(old, new) if "changes" in step else None)
     current = told["entity"]["current_state"]
     same(current.get("attrs"), None if "oversize" in current else versions[-1])
     rows = list(csv.DictReader(io.StringIO(served_base.call("memory.lineage", entity_id=node_id, format="csv")["csv"])))

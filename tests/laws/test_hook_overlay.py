@@ -112,7 +112,7 @@ def _seen(graph: Graph) -> dict[str, Any]:
         "recalled": [graph.is_recalled(each) for each in IDS],
         "successors": [graph.successor(each) for each in IDS],
         "files": [sorted(graph.about_file(path)) for path in FILES],
-        "claimed": sorted(item.id for item in graph.claimed(["me"])),
+        "claimed": sorted(item.id for item in graph.claimed(["me"], lambda item: True)),
         "ready": [item.id for item in graph.ready("p")],
         "changes": graph.changes(0, ["me"]),
         "last": graph.last_position_of(["me"]),

@@ -17,6 +17,7 @@ import pytest
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
+from tests.commits_by_hand import filled
 
 ROOT = Path(__file__).parents[2]
 WRITER = [sys.executable, "-m", "tests.log.writer"]
@@ -111,6 +112,79 @@ def test_a_writer_killed_again_and_again_loses_nothing(tmp_path: Path) -> None:
         assert kept <= found(tmp_path)
         assert prove(tmp_path).sound
     assert len(kept) > 500
+
+
+@pytest.mark.parametrize("taken", [["log"], ["head"], ["log", "head", "lock"]], ids="+".join)
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "removed"])
+def test_a_writer_stops_when_its_files_are_taken_away(tmp_path: Path, taken: list[str], is_replaced: bool) -> None:
+    system = tmp_path / "system"
+    with subprocess.Popen([*WRITER, str(system), "w", "3000"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for name in taken:
+            (system / name).rename(tmp_path / name)
+            if is_replaced:
+                copy = shutil.copytree if (tmp_path / name).is_dir() else shutil.copy2
+                copy(tmp_path / name, system / name)
+        lines = process.stdout.readlines()
+    assert lines[-1].strip() in {"LOG_CLOSED", "LOG_MISPLACED"}
+
+
+def _few_files() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+def test_a_small_limit_of_open_files_is_enough_for_hundreds_of_segments(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=1, syncs=False)
+    filled(log, 300)
+    log.close()
+    assert len(list((tmp_path / "log").iterdir())) == 300
+    assert len(acknowledged(run([*WRITER, str(tmp_path), "w", "30", "1"], _few_files))) == 30
+    assert prove(tmp_path).sound
+
+
+EXHAUSTED = """
+import os, sys
+from pathlib import Path
+from tallystick.errors import TallystickError
+from tallystick.log import Head
+from tallystick.log.files import FilesLog
+from tests.commits_by_hand import append, draft, node
+
+def tried(work):
+    try:
+        work()
+        print("done")
+    except TallystickError as error:
+        print(error.code)
+
+log = FilesLog(Path(sys.argv[1]), segment_bytes_max=1)
+made = append(log, draft(node("before")))
+fds = []
+try:
+    while True:
+        fds.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+tried(lambda: log.line(0))
+tried(lambda: append(log, draft(node("refused"))))
+tried(lambda: list(log.read(Head())))
+tried(lambda: FilesLog(Path(sys.argv[1])))
+for fd in fds:
+    os.close(fd)
+tried(lambda: append(log, draft(node("again"))))
+tried(lambda: list(log.read(Head())))
+"""
+
+
+def test_a_log_without_descriptors_refuses_and_goes_on_when_there_are_some_again(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=1, syncs=False)
+    filled(log, 100)
+    log.close()
+    lines = run([sys.executable, "-c", EXHAUSTED, str(tmp_path)], _few_files)
+    assert lines == [*["RESOURCES_EXHAUSTED"] * 4, "done", "done"]
+    assert prove(tmp_path).sound
+    assert prove(tmp_path).commits == 102
 
 
 def test_two_processes_write_at_once_and_both_find_everything(tmp_path: Path) -> None:

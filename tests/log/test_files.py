@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -16,11 +19,11 @@ from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unreadable
 from tallystick.log import Head, recovery
-from tallystick.log.files import FilesLog
+from tallystick.log.files import SEGMENT_BYTES_MAX, FilesLog
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
-from tallystick.log.segments import Segments, segment_path
+from tallystick.log.segments import Segments, segment_files, segment_path
 from tests.commits_by_hand import append, draft, entries, filled, node
 
 
@@ -48,6 +51,173 @@ def test_two_openings_of_one_log_see_each_others_commits(tmp_path: Path) -> None
     assert list(one.read(Head())) == made
     assert list(other.read(Head())) == made
     assert one.line(made[-1].offset) == made[-1].line
+
+
+def test_threads_that_refresh_at_once_know_each_segment_once(tmp_path: Path) -> None:
+    log = FilesLog(tmp_path, segment_bytes_max=1)
+    late = Segments(tmp_path / "log")
+    made = filled(log, 200)
+    together = threading.Barrier(8)
+
+    def refresh() -> None:
+        together.wait()
+        late.refresh()
+
+    with ThreadPoolExecutor(8) as threads:
+        for done in [threads.submit(refresh) for _ in range(8)]:
+            done.result()
+    assert list(late.paths) == segments(tmp_path)
+    assert late.size == log.head().end
+    assert [late.line(entry.offset) for entry in made] == [entry.line for entry in made]
+    late.close()
+
+
+def test_a_listing_that_misses_a_segment_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is read while segments are added may show a later one without an earlier one."""
+    log = FilesLog(tmp_path, segment_bytes_max=1)
+    made = filled(log, 4)
+    late = Segments(tmp_path / "log")
+    late.refresh()
+    made += filled(log, 4)
+    listed = segment_files(tmp_path / "log")
+    incomplete = [listed[:5] + listed[6:], listed[1:]]
+    monkeypatch.setattr(
+        "tallystick.log.segments.segment_files",
+        lambda directory: incomplete.pop(0) if incomplete else segment_files(directory),
+    )
+    late.refresh()
+    assert list(late.paths) == listed
+    incomplete += [listed[1:]]
+    late.refresh()
+    assert [late.line(entry.offset) for entry in made] == [entry.line for entry in made]
+    late.close()
+
+
+def test_a_removed_segment_is_reported_without_advice_to_restore_and_found_when_it_is_back(tmp_path: Path) -> None:
+    log, other = FilesLog(tmp_path, segment_bytes_max=1), FilesLog(tmp_path, segment_bytes_max=1)
+    made = filled(log, 3)
+    assert list(other.read(Head())) == made
+    made += filled(log, 1)
+    first = segments(tmp_path)[0]
+    first.rename(tmp_path / "aside")
+    with pytest.raises(Corrupt, match="vanished") as error:
+        list(other.read(Head()))
+    assert "put it back" in str(error.value.hint)
+    assert "restore from a backup only if" in str(error.value.hint)
+    (tmp_path / "aside").rename(first)
+    assert list(other.read(Head())) == made
+
+
+def test_a_claim_that_fails_leaves_the_lock_free(tmp_path: Path) -> None:
+    one, other = FilesLog(tmp_path), FilesLog(tmp_path)
+    filled(one, 1)
+    sound = (tmp_path / "head").read_bytes()
+    (tmp_path / "head").write_bytes(bytes(len(sound)))
+    with pytest.raises(Corrupt):
+        one.claim(timeout_seconds=0)
+    (tmp_path / "head").write_bytes(sound)
+    assert other.claim(timeout_seconds=0)
+    other.release()
+    assert one.claim(timeout_seconds=0)
+    one.release()
+
+
+def _replace(path: Path) -> None:
+    """Put a copy of it in its place: the same bytes, another file."""
+    aside = path.with_name(f"{path.name}.aside")
+    path.rename(aside)
+    (shutil.copytree if aside.is_dir() else shutil.copy2)(aside, path)
+
+
+def _remove_segment(system: Path) -> None:
+    segments(system)[-1].unlink()
+
+
+TAKEN: dict[str, Callable[[Path], object]] = {
+    "the segment is removed": _remove_segment,
+    "the segment is replaced": lambda system: _replace(segments(system)[-1]),
+    "the log directory is moved away": lambda system: (system / "log").rename(system / "elsewhere"),
+    "the log directory is replaced": lambda system: _replace(system / "log"),
+    "the stored head is removed": lambda system: (system / "head").unlink(),
+    "the stored head is replaced": lambda system: _replace(system / "head"),
+    "everything is moved away": lambda system: system.rename(system.with_name("elsewhere")),
+    "everything is replaced": _replace,
+}
+
+
+@pytest.mark.parametrize("segment_bytes_max", [SEGMENT_BYTES_MAX, 1], ids=["one segment", "rolling"])
+@pytest.mark.parametrize("has_written", [True, False], ids=["has written", "has read"])
+@pytest.mark.parametrize("harm", TAKEN)
+def test_nothing_is_acknowledged_once_the_files_are_not_in_place(
+    tmp_path: Path, harm: str, has_written: bool, segment_bytes_max: int
+) -> None:
+    system = tmp_path / "system"
+    log = FilesLog(system, segment_bytes_max=segment_bytes_max)
+    filled(log, 2)
+    head = log.head()
+    if not has_written:
+        log.close()
+        log = FilesLog(system, segment_bytes_max=segment_bytes_max)
+        assert log.head() == head
+    TAKEN[harm](system)
+    there = {
+        path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file() and "aside" not in path.name
+    }
+    for _ in range(2):
+        with pytest.raises((LogClosed, StorageRefused, Corrupt)):
+            log.append(entries(head, draft(node("late"))), expected=head)
+    if "replaced" in harm:
+        # What took the place is whole: this process left no byte in it.
+        assert there.items() <= {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}.items()
+        assert prove(system).sound
+    log.close()
+
+
+@pytest.mark.parametrize("harm", TAKEN)
+def test_a_group_under_way_when_the_files_go_is_not_acknowledged_and_closes_the_log(tmp_path: Path, harm: str) -> None:
+    system = tmp_path / "system"
+    log = FilesLog(system)
+    filled(log, 2)
+    head = log.head()
+    assert log.claim(timeout_seconds=0)
+    TAKEN[harm](system)
+    with pytest.raises(LogClosed):
+        log.append(entries(head, draft(node("late"))), expected=head)
+    log.release()
+    with pytest.raises((LogClosed, StorageRefused)):
+        append(log, draft(node("later")))
+    log.close()
+
+
+def test_writing_goes_on_when_the_files_are_back(tmp_path: Path) -> None:
+    system = tmp_path / "system"
+    log = FilesLog(system)
+    made = filled(log, 1)
+    (system / "log").rename(tmp_path / "elsewhere")
+    with pytest.raises(StorageRefused) as refusal:
+        append(log, draft(node("a")))
+    assert refusal.value.code == "LOG_MISPLACED"
+    (tmp_path / "elsewhere").rename(system / "log")
+    made += append(log, draft(node("a")))
+    assert list(FilesLog(system).read(Head())) == made
+
+
+def test_a_lock_that_was_removed_is_taken_anew(tmp_path: Path) -> None:
+    one, other = FilesLog(tmp_path), FilesLog(tmp_path)
+    filled(one, 1)
+    assert one.claim(timeout_seconds=0)
+    (tmp_path / "lock").unlink()
+    head = one.head()
+    with pytest.raises(LogClosed, match="lock"):
+        one.append(entries(head, draft(node("late"))), expected=head)
+    one.release()
+    third = FilesLog(tmp_path)
+    assert third.claim(timeout_seconds=0)
+    assert not other.claim(timeout_seconds=0)
+    third.release()
+    assert other.claim(timeout_seconds=0)
+    assert not third.claim(timeout_seconds=0)
+    other.release()
 
 
 def test_bytes_behind_the_mark_are_not_shown(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tallystick.log import Entry, Head, Log, jetstream
 from tallystick.log.files import FilesLog
 from tallystick.log.jetstream import JetStreamLog, catching_up, copy, erasure
 from tallystick.log.jetstream.client import Client, NoAnswer
+from tallystick.log.jetstream.durability import find_unsynced
 from tallystick.log.jetstream.inspection import inspect
 from tallystick.log.jetstream.membership import Membership
 from tallystick.log.jetstream.messages import Message
@@ -252,7 +253,84 @@ def test_a_machine_without_a_copy_does_not_start_without_servers(
     assert refusal(caught.value) == ("LOG_UNREACHABLE", True)
 
 
+# -- messages of other programs
+
+
+def _publish(cluster: Cluster, tmp_path: Path, subject: str, *messages: bytes) -> None:
+    """As another program would."""
+    client = Client(place_of(cluster, tmp_path, stream="any").servers, name="another")
+    assert client.wait(timeouts.SECONDS)
+    try:
+        for data in messages:
+            assert b'"seq"' in client.request(subject, data, seconds=timeouts.SECONDS).data
+    finally:
+        client.close()
+
+
+def test_messages_of_another_program_are_skipped_counted_and_stop_no_machine(
+    nats_server: Cluster, tmp_path: Path
+) -> None:
+    name = stream_for(tmp_path)
+    subject = f"{name}.log.default"
+    one = open_log(nats_server, tmp_path / "one", stream=name)
+    two = open_log(nats_server, tmp_path / "two", stream=name)
+    _publish(nats_server, tmp_path, subject, b"", b"junk\n")
+    append(one, draft(node("after junk at the start")))
+    reached(two, 1)
+    _publish(nats_server, tmp_path, subject, *[b'{"lamport":7}'] * 5)
+    append(two, draft(node("after more of it")))
+    _publish(nats_server, tmp_path, subject, b"\0" * 100)
+    reached(one, 2)
+    one.confirm()
+    append(one, draft(node("and more")))
+    _publish(nats_server, tmp_path, subject, b"the last")
+    late = open_log(nats_server, tmp_path / "late", stream=name)
+    append(late, draft(node("late")))
+    # A copy that does not know where in the stream it ends looks for it.
+    late.close()
+    (late.system / "stream").unlink()
+    late = open_log(nats_server, tmp_path / "late", stream=name)
+    append(late, draft(node("later")))
+    for log in (one, two):
+        reached(log, 5)
+    assert lines(one) == lines(two) == lines(late)
+    place = place_of(nats_server, tmp_path / "one", stream=name)
+    wait_until(lambda: any(machine.foreign.get(subject, (0, 0))[0] == 9 for machine in inspect(place).machines))
+    for log in (one, two, late):
+        log.close()
+        assert prove(log.system).sound
+
+
+def test_a_group_that_lost_its_headers_is_never_skipped(nats_server: Cluster, tmp_path: Path) -> None:
+    """It may be a damaged one of ours: whoever skipped it would write beside it."""
+    name = stream_for(tmp_path)
+    log = open_log(nats_server, tmp_path / "one", stream=name)
+    append(log, draft(node("a")))
+    (under_way,) = entries(log.head(), draft(node("b")))
+    _publish(nats_server, tmp_path, f"{name}.log.default", under_way.line + b"\n")
+    with pytest.raises(Corrupt):
+        append(log, draft(node("c")))
+    log.close()
+
+
 # -- servers and streams that are not to be trusted
+
+
+def test_servers_of_which_too_few_answer_are_unreachable_and_not_unsuitable(
+    nats_server: Cluster, tmp_path: Path
+) -> None:
+    place = place_of(nats_server, tmp_path, stream="any")
+    client = Client(place.servers, name="another")
+    assert client.wait(timeouts.SECONDS)
+    (server,) = nats_server.nodes
+    assert find_unsynced(client, {server.name}, place.trust.monitors) is None
+    with pytest.raises(NoAnswer, match="only"):
+        find_unsynced(client, {server.name, "away", "starting"}, place.trust.monitors)
+    with pytest.raises(NoAnswer, match="only none"):
+        find_unsynced(client, {server.name}, ("http://127.0.0.1:9",))
+    client.close()
+    with pytest.raises(NoAnswer):
+        find_unsynced(client, {server.name}, ())
 
 
 def test_servers_that_do_not_sync_every_write_are_refused_unless_that_is_meant(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 
 from tallystick.commits import Operation, Verb, chain
+from tallystick.errors import Corrupt
 from tallystick.file_locks import locked
 from tallystick.log import Head, proof
 from tallystick.log.files import FilesLog
@@ -111,6 +113,21 @@ def test_a_removed_segment_is_found_wherever_it_lay(tmp_path: Path) -> None:
         assert len(paths) == 3
         paths[number].unlink()
         assert not prove(system).sound
+
+
+@pytest.mark.parametrize("is_removed", [True, False], ids=["no segment", "0 bytes"])
+def test_an_empty_log_beside_a_snapshot_is_cut_off_and_is_not_opened(tmp_path: Path, is_removed: bool) -> None:
+    path = written(tmp_path)
+    (tmp_path / "head").unlink()
+    os.truncate(path, 0)
+    if is_removed:
+        path.unlink()
+    assert prove(tmp_path).sound
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / f"{6:020d}.snapshot").write_bytes(b"")
+    assert "a snapshot was made at 6" in str(prove(tmp_path).problem)
+    with pytest.raises(Corrupt, match="snapshot"):
+        FilesLog(tmp_path)
 
 
 def test_a_removed_mark_is_found(tmp_path: Path) -> None:

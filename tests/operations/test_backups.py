@@ -580,7 +580,8 @@ def test_an_encrypted_object_under_another_name_is_refused(place: Place, tmp_pat
     place.extra = ["--key", keys]
     place.back_up()
     first, second, *_ = sorted((place.store / "objects").rglob("*/*"))
-    first.write_bytes(second.read_bytes())
+    size = first.stat().st_size
+    first.write_bytes(second.read_bytes().ljust(size, b"\0")[:size])
     result = place.shell.run("backup", "verify", place.url, "--json", "--key", keys)
     assert (result.code, "cannot be decrypted" in " ".join(result.json["problems"])) == (1, True)
 

@@ -75,7 +75,7 @@ class Memory:
             for name, value in self.environ.items():
                 patch.setenv(name, value)
             store = open_object_store(self.url)
-            return [store.get(each.name) for each in store.list("objects")]
+            return [store.get(each.name, bytes_max=each.bytes) for each in store.list("objects")]
 
     def start(self, *words: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tallystick", *map(str, words)]

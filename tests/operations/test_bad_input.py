@@ -138,12 +138,12 @@ def other_signer(store: BadStore) -> None:
 
 
 CASES = {
-    "garbage": (garbage, {"MANIFEST_REFUSED"}),
-    "cut": (cut, {"MANIFEST_REFUSED", "BACKUP_DAMAGED"}),
-    "unsigned": (unsigned, {"MANIFEST_REFUSED"}),
+    "garbage": (garbage, {"BACKUP_NOT_ENCRYPTED"}),
+    "cut": (cut, {"MANIFEST_REFUSED", "BACKUP_DAMAGED", "BACKUP_NOT_ENCRYPTED"}),
+    "unsigned": (unsigned, {"BACKUP_NOT_ENCRYPTED"}),
     "changed": (changed, {"MANIFEST_REFUSED"}),
     "signed by another": (other_signer, {"MANIFEST_REFUSED"}),
-    "an older format": (older, {"BACKUP_FORMAT"}),
+    "an older format": (older, {"BACKUP_FORMAT", "BACKUP_NOT_ENCRYPTED"}),
     "lacks a part": (lacking, {"OBJECT_MISSING", "BACKUP_DAMAGED"}),
     "another key": (other_key, {"BACKUP_KEY_MISSING"}),
 }

@@ -83,3 +83,24 @@ def test_an_audit_log_that_verify_refuses_does_not_look_sound(tmp_path: Path) ->
 def _audit(base: Path) -> str:
     [found] = [each for each in examine(load({"base": base}, environ={})) if each.what == "audit log"]
     return found.status
+
+
+def test_a_redaction_that_has_not_reached_a_copy_is_unsound(tmp_path: Path) -> None:
+    """Of two copies that hold it, each is listed."""
+    memory = CommandLine(tmp_path / "memory")
+    memory.write(command_node("person", name="Jane Roe"))
+    memory.run("catch-up")
+    copies = [memory.base / "graph.db", memory.base / "_system/views.db"]
+    before = [path.read_bytes() for path in copies]
+    memory.write({"op": "REDACT_NODE", "node_id": "person", "reason": "asked"})
+    assert memory.main("doctor").code == 0
+    assert memory.main("verify", "--views").code == 0
+    for path, data in zip(copies, before, strict=True):
+        path.write_bytes(data)
+    found = memory.main("doctor", "--json")
+    listed = [each["found"] for each in found.json["findings"] if each["what"] == "erasure" and each["status"] == "bad"]
+    assert (found.code, len(listed)) == (1, 2)
+    verified = memory.main("verify", "--views", "--json")
+    assert (verified.code, len(verified.json["unerased"])) == (1, 2)
+    memory.run("catch-up")
+    assert memory.main("doctor").code == 0

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,26 @@ def test_an_attribute_named_after_the_subject_goes_with_its_name_and_nothing_els
 async def _served_once(base: Path) -> None:
     async with app.served(load({"base": base, "toolsets": "all"}, environ={})):
         pass
+
+
+@pytest.mark.parametrize(
+    "person", [node("p-7", name="Ada Example", phone="555 0199"), node("person/ada-example", phone="555 0199")]
+)
+def test_every_attribute_of_what_is_the_person_is_listed_and_goes(shell: CommandLine, person: dict[str, Any]) -> None:
+    entity = person["node"]["id"]
+    shell.write(person)
+    shell.write(node(entity, name="somebody", fax="555 0200", address={"street": "1 Elm Way"}))
+    shell.write(node("task-1", title="call Ada Example back", phone="555 0300"))
+    found = shell.run("forget", "--subject", "Ada Example", "--json").json
+    planned = {plan["entity"]: set(plan["fields"]) for plan in found["to_redact"]}
+    assert {"attrs.phone", "attrs.fax", "attrs.address"} <= planned[entity]
+    assert planned["task-1"] == {"attrs.title"}
+    told = shell.run("forget", "--subject", "Ada Example", "--yes", "--json").json
+    assert [row["refused"] for row in told["redacted"]] == [None, None], told
+    for text in ("555 0199", "555 0200", "1 Elm Way"):
+        assert found_in(shell.base, text) == []
+    assert shell.run("show", "task-1", "--json").json["entity"]["attrs"]["phone"] == "555 0300"
+    assert (told["complete"], told["not_erased"] == []) == ((True, True) if entity == "p-7" else (False, False))
 
 
 def test_a_name_and_a_content_that_name_the_subject_go_both(shell: CommandLine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from tallystick.config import Settings
 from tallystick.errors import Conflict, InvalidArgument, NotFound, StorageRefused
 from tallystick.log import Head, Log
 from tallystick.log.jetstream import messages, moving
+from tallystick.log.jetstream.client import Client, Servers
+from tallystick.log.jetstream.messages import MachineStatus
 from tallystick.operations.doctor import examine
 from tallystick.operations.migrate import FILE, Migrated, migrate, migrate_all
 from tallystick.operations.tenants import delete
+from tests import timeouts
 from tests.commits_by_hand import append, draft, filled, node
 from tests.log.jetstream_logs import stream_for
 from tests.nats_cluster import Cluster
@@ -191,6 +195,16 @@ def test_doctor_tells_of_the_stream_and_a_tenant_in_it_is_not_deleted_here(
     found = {each.what: each for each in examine(streamed)}
     assert found["stream"].status == "good"
     assert streamed.log_stream in found["stream"].found
+    assert "foreign" not in found
+    subject = f"{streamed.log_stream}.log.acme"
+    status = MachineStatus("another", time.time(), 0, foreign={subject: (3, 17)})
+    client = Client(Servers((nats_server.url,)), name="another")
+    assert client.wait(timeouts.SECONDS)
+    client.request(f"{streamed.log_stream}.machine.another", msgspec.json.encode(status), seconds=timeouts.SECONDS)
+    client.close()
+    (foreign,) = [each for each in examine(streamed) if each.what == "foreign"]
+    assert foreign.status == "odd"
+    assert f"3 messages of another program on {subject} skipped, the last is message 17" in foreign.found
     with pytest.raises(InvalidArgument) as caught:
         delete(app.operation_context(streamed), reason="gone")
     assert caught.value.code == "TENANT_IN_STREAM"

@@ -14,7 +14,7 @@ from tests.command_line import CommandLine, edge, node
 def shell(tmp_path: Path) -> CommandLine:
     shell = CommandLine(tmp_path / "memory")
     shell.write(node("a", n=1), node("b"), edge("a", "knows", "b", since=2020))
-    shell.write(node("a", n=2, mail="ada@example.org"), {"op": "DELETE_NODE", "node_id": "a"})
+    shell.write(node("a", n=2, text="ask ada@example.org about it"), {"op": "DELETE_NODE", "node_id": "a"})
     return shell
 
 

@@ -142,7 +142,7 @@ def test_each_thread_asks_an_engine_of_its_own() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [Decision(True, "role writer may READ", "rbac@1")] * 4
+    assert found == [Decision(True, "role writer may READ", "rbac@2")] * 4
 
 
 def test_a_decision_that_took_too_long_is_a_denial() -> None:

@@ -67,7 +67,7 @@ async def test_a_denied_write_leaves_the_log_untouched_and_says_why(tmp_path: Pa
             "policy_decision": {
                 "result": False,
                 "reason": "actor lacks delete permission on non-owned entities",
-                "policy_version": "rbac@1",
+                "policy_version": "rbac@2",
             },
             "status": 403,
         }
@@ -77,7 +77,7 @@ async def test_a_denied_write_leaves_the_log_untouched_and_says_why(tmp_path: Pa
 async def test_an_allowed_write_carries_the_version_of_the_policy(tmp_path: Path) -> None:
     async with gated(Embedded("rbac"), tmp_path) as store:
         receipt = await store.put(ALICE, "plan")
-    assert receipt.commits[0].policy_version == "rbac@1"
+    assert receipt.commits[0].policy_version == "rbac@2"
 
 
 async def test_a_decision_is_written_down_with_all_that_was_asked(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_decision_is_written_down_with_all_that_was_asked(tmp_path: Path
         ip_address="10.0.0.1",
         decision=True,
         reason="role writer may READ",
-        policy_version="rbac@1",
+        policy_version="rbac@2",
         latency_ms=event.latency_ms,
         cache_hit=False,
     )

@@ -471,6 +471,7 @@ def test_a_file_that_is_no_database_is_left_alone_unless_it_is_called_as_ours(tm
     setup.write(memory("a"))
     dear = tmp_path / "thesis.txt"
     dear.write_text("years of work")
+    dear.chmod(0o644)
     reader = LogReader(lambda: FilesLog(setup.system))
     worker = ProjectionWorker(reader, SqlProjection(dear), lock=setup.system / "other.lock")
     with pytest.raises(StorageRefused, match="no database"):
@@ -479,6 +480,7 @@ def test_a_file_that_is_no_database_is_left_alone_unless_it_is_called_as_ours(tm
     with pytest.raises(StorageRefused, match="no database"):
         rebuild(tmp_path, lambda: FilesLog(setup.system), "sql", database=dear)
     assert (dear.read_text(), list(tmp_path.glob("thesis*"))) == ("years of work", [dear])
+    assert dear.stat().st_mode & 0o777 == 0o644
     setup.path.write_text("damage")
     assert setup.ask("SELECT id FROM nodes") == [("a",)]
     setup.close()
@@ -491,13 +493,26 @@ def test_a_database_of_another_program_is_not_changed_and_never_removed(tmp_path
     theirs = tmp_path / "theirs" / name
     theirs.parent.mkdir()
     _execute(theirs, "CREATE TABLE theirs (secret)")
+    theirs.chmod(0o644)
     data = theirs.read_bytes()
     with pytest.raises(StorageRefused, match="another program"):
         SqlProjection(theirs).position()
     with pytest.raises(StorageRefused, match="another program"):
         rebuild(tmp_path, lambda: FilesLog(setup.system), "sql", database=theirs)
     assert [(each.name, each.read_bytes()) for each in theirs.parent.iterdir()] == [(name, data)]
+    assert theirs.stat().st_mode & 0o777 == 0o644
     setup.close()
+
+
+def test_rows_without_a_position_are_not_taken_for_this_log(setup: SqlSetup) -> None:
+    setup.write(memory("a"))
+    setup.follower.catch_up()
+    setup.close()
+    _execute(setup.path, "UPDATE nodes SET id = 'planted'")
+    _execute(setup.path, "DELETE FROM meta")
+    again = SqlSetup(setup.path.parent)
+    assert again.ask("SELECT id FROM nodes") == [("a",)]
+    again.close()
 
 
 # -- the guide

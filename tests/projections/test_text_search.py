@@ -20,7 +20,7 @@ from tallystick.commits import Operation, Verb
 from tallystick.projections.text import TextIndex, postings, projection, ranking
 from tallystick.projections.text.entity_words import values
 from tallystick.projections.text.projection import TextProjection
-from tallystick.projections.text.words import STOP_WORDS, stem, words_of
+from tallystick.projections.text.words import STOP_WORDS, name_parts, stem, words_of
 from tests.commits_by_hand import append, draft
 from tests.laws.test_replay import STORIES, Step
 from tests.projections.test_text import TextSetup, _follow
@@ -68,7 +68,8 @@ def test_forms_of_a_word_are_one_word(one: str, other: str) -> None:
     [
         ("Billing, retries & RS256!", ["billing", "retries", "rs256"]),
         ("snake_case and kebab-case", ["snake", "case", "and", "kebab", "case"]),
-        ("Straße ΟΔΟΣ café", ["strasse", "οδοσ", "café"]),
+        ("Straße ΟΔΟΣ café cafe\u0301", ["strasse", "οδοσ", "cafe", "cafe"]),
+        ("\u0130stanbul \ufb01nal \uff21\uff22\uff23 Łódź", ["istanbul", "final", "abc", "lodz"]),
         ("日本語のテキスト", ["日本", "本語", "語の", "のテ", "テキ", "キス", "スト"]),
         ("用 Python 写", ["用", "python", "写"]),
         ("한국어 abc中文", ["한국", "국어", "abc", "中文"]),
@@ -243,6 +244,42 @@ def test_what_was_replaced_or_deleted_is_not_found(
     assert [setup.hits(words) for words in ("apple", "cinnamon", "pear", "pie")] == [[], [], ["a"], ["a"]]
     setup.write(gone("a"))
     assert [setup.hits(words) for words in ("pear", "pie", "note")] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("HTTPServer", ["http", "server"]),
+        ("v2Api getUserName", ["v2", "api", "get", "user", "name"]),
+        ("sha256Sum OAuth2Token", ["sha256", "sum", "auth2", "token"]),
+        ("snake_case UPPER_CASE Plain 42", []),
+        ("aB3dE5fG7hI9jK1lM3nO5pQ7", []),
+        ("x" * 1_000_000 + "Y", []),
+    ],
+)
+def test_a_name_in_camel_case_has_parts_and_a_long_run_has_none(name: str, parts: list[str]) -> None:
+    assert name_parts(name) == parts
+
+
+@pytest.mark.parametrize("merged_at", [1, 1000])
+def test_the_parts_of_names_in_a_content_go_with_it(
+    setup: SearchSetup, monkeypatch: pytest.MonkeyPatch, merged_at: int
+) -> None:
+    monkeypatch.setattr(projection, "MERGED_AT", merged_at)
+    setup.write(memory("a", "idea", text("The fileWatcher of café Müller"), caller="startWorker"))
+    for words in ("watcher", "filewatcher", "fileWatcher", "muller", "cafe\u0301", "worker"):
+        assert setup.hits(words) == ["a"], words
+    assert setup.ranked("watcher") == ["a"]
+    assert (setup.found("Müller"), setup.found("muller")) == (["a"], [])
+    setup.write(memory("a", "idea", text("The fileReader"), caller="startWorker"))
+    assert (setup.hits("watcher"), setup.hits("reader"), setup.hits("worker")) == ([], ["a"], ["a"])
+    setup.write(memory("b", "idea", text("Nothing")))
+    setup.redact("a")
+    assert (setup.hits("reader"), setup.hits("worker")) == ([], [])
+    setup.close()
+    kept = setup.kept_bytes()
+    assert b"reader" not in kept
+    assert b"watcher" not in kept
 
 
 @pytest.mark.parametrize("merged_at", [1, 1000])

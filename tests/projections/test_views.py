@@ -651,6 +651,30 @@ def test_a_redaction_leaves_nothing_of_what_it_forgets(workspace: Workspace) -> 
     assert workspace.read("_content/nodes/n.md") == "[REDACTED]"
 
 
+@pytest.mark.parametrize("repairs", [False, True])
+def test_words_that_were_typed_over_a_redacted_content_are_kept_beside_it(workspace: Workspace, repairs: bool) -> None:
+    workspace.write(memory("n", "Project", text("Jane Roe")))
+    redact(workspace, "n")
+    path = workspace.path("_content/nodes/n.md")
+    assert path.read_text() == "[REDACTED]"
+    path.write_text("typed since")
+    workspace.restart(repairs=repairs)
+    assert workspace.views.edits() == []
+    workspace.restart(repairs=repairs)
+    assert path.read_text() == "[REDACTED]"
+    assert [kept.read_text() for kept in path.parent.glob("n.md.edited-*")] == ["typed since"]
+    path.write_text("[REDACTED]")
+    workspace.restart(repairs=repairs)
+    assert len(list(path.parent.glob("n.md.edited-*"))) == 1
+
+
+def test_what_was_edited_before_a_redaction_goes_with_it(workspace: Workspace) -> None:
+    workspace.write(memory("n", "Project", text("Jane Roe")))
+    workspace.path("_content/nodes/n.md").write_text("Jane Roe, edited")
+    redact(workspace, "n")
+    assert [path.read_text() for path in workspace.path("_content/nodes").iterdir()] == ["[REDACTED]"]
+
+
 def test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets(workspace: Workspace) -> None:
     secret = "SECRETSECRETSECRETSECRET"
     ends = ("e1", "p", "NextAction", "a")

@@ -86,7 +86,9 @@ class Issuer:
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=HERE)
 
     def app(self, **settings: Any) -> HttpFront:
-        return http_app(offer(principal_of=principal_of), admission=self.admission(**settings))
+        return http_app(
+            offer(principal_of=principal_of), admission=self.admission(**settings), origins=["https://app.example"]
+        )
 
     def claims(self, **changes: Any) -> dict[str, Any]:
         """Of a good token for alice; a change to None leaves the claim out."""

@@ -96,12 +96,12 @@ def test_a_session_over_stdio_ends_with_its_input(fast_path: bool, tmp_path: Pat
     begun: list[str] = []
     begin = sessions.begin
 
-    def watched() -> str:
-        begun.append(begin())
+    def watched(**given: Any) -> str:
+        begun.append(begin(**given))
         sessions.claims(begun[-1])
         return begun[-1]
 
-    sessions.begin = watched  # type: ignore[method-assign,assignment]  # as if it claimed something at once
+    sessions.begin = watched  # type: ignore[method-assign]  # as if it claimed something at once
     talk([hello("x"), INITIALIZED], [authorization(1)], fast_path=fast_path, served=served)
     assert [Sessions(tmp_path).is_alive(each) for each in begun] == [False]
 

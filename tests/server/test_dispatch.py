@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from typing import Any
 
+import orjson
 import pytest
+from msgspec.structs import replace
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound
-from tallystick.server.dispatch import Broken, Done, Outcome, Refused, Tools, call, choose
+from tallystick.server import dispatch
+from tallystick.server.answers import status_of
+from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, call, choose
+from tallystick.toolsets import Answer
 from tests.server.sample import SECRET, TOOLSETS, offer, principal_of
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +87,7 @@ async def test_strict_arguments_still_take_json_for_enums() -> None:
 
 @pytest.mark.parametrize("name", ["sample.echo", "sample_echo"])
 async def test_a_tool_answers_to_both_of_its_names(name: str) -> None:
-    assert await ask(name, {"text": "hé"}) == Done({"said": "hé"}, '{"said":"hé"}', '{"said":"hé"}'.encode())
+    assert await ask(name, {"text": "hé"}) == Done({"said": "hé"}, '{"said":"hé"}'.encode())
 
 
 async def test_an_answer_past_the_bound_never_leaves() -> None:
@@ -106,6 +113,31 @@ async def test_a_bug_is_logged_once_and_leaves_only_its_id(name: str, caplog: py
     [record] = caplog.records
     assert outcome.error_id in record.getMessage()
     assert record.exc_info is not None
+
+
+LIMITS = {
+    "open files": OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+    "open files of the machine": OSError(errno.ENFILE, os.strerror(errno.ENFILE)),
+    "memory of the kernel": OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    "memory": MemoryError(),
+    "threads": RuntimeError("can't start new thread"),
+}
+
+
+@pytest.mark.parametrize("error", LIMITS.values(), ids=LIMITS)
+async def test_a_limit_of_the_process_is_a_refusal_and_not_a_bug(error: Exception) -> None:
+    entry = choose(TOOLSETS).get("sample.crash")
+
+    async def exhausted(*_: Any) -> Answer:
+        raise error
+
+    outcome = await call(
+        OfferedTool(entry.toolset, replace(entry.tool, call=exhausted)), {}, offer().store, lambda: principal_of(None)
+    )
+    assert isinstance(outcome, Refused)
+    assert outcome.shape["error"] == "RESOURCES_EXHAUSTED"
+    assert "repeat it" in str(outcome.error.hint)
+    assert status_of(outcome.error) == 503
 
 
 async def test_a_toolset_that_cannot_say_its_error_is_a_bug_too() -> None:
@@ -181,3 +213,15 @@ async def test_an_unknown_tool_is_told_the_tools_there_are() -> None:
     with pytest.raises(NotFound, match="there is no tool 'x'; the tools are plain_echo") as caught:
         choose(TOOLSETS, names=["plain"]).get("x")
     assert caught.value.details == {"tools": ["plain_echo"]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"items": [{"id": f"n{number}", "é": [number, None]} for number in range(40)], "page": {"next": None}},
+        {"data": {"items": list(range(40)), "none": []}, "of": {}},
+    ],
+)
+async def test_an_answer_that_is_encoded_in_pieces_is_the_same(data: dict[str, Any]) -> None:
+    done = await dispatch._done(Answer(data))
+    assert done.encoded == orjson.dumps(data)

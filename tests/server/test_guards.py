@@ -102,11 +102,10 @@ async def test_two_hosts_are_no_host() -> None:
 
 
 ORIGINS = {
-    "http://localhost": 200,
-    "http://localhost:6274": 200,
-    "https://127.0.0.1:1": 200,
-    "http://[::1]:3000": 200,
     "https://app.example": 200,
+    "http://localhost:6274": 403,
+    "https://127.0.0.1:1": 403,
+    "http://[::1]:3000": 403,
     "https://app.example:444": 403,
     "http://app.example": 403,
     "https://sub.app.example": 403,
@@ -126,9 +125,46 @@ async def test_only_known_pages_may_call_and_they_may_read_the_answer(origin: st
     assert answer.headers.get("access-control-allow-origin") == (origin if status == 200 else None)
 
 
+PATHS = ["/mcp", "/sse", "/messages/", "/v1/tools", "/v1/tools/sample.echo", "/v1/openapi.json", "/health", "/nowhere"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_a_page_of_another_local_port_reaches_no_route(path: str, method: str) -> None:
+    elsewhere = {"origin": "http://127.0.0.1:3000", "host": "127.0.0.1:8765"}
+    async with client() as http:
+        answer = await http.request(method, path, headers={**elsewhere, "access-control-request-method": "POST"})
+    assert answer.status_code == 403
+    assert "ORIGIN_NOT_ALLOWED" in answer.text
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_our_own_page_may_call_under_the_name_and_port_that_it_was_loaded_from() -> None:
+    own = {"host": "127.0.0.1:8765", "origin": "http://127.0.0.1:8765", "sec-fetch-site": "same-origin"}
+    async with client() as http:
+        assert (await http.get("/v1/tools", headers=own)).status_code == 200
+        assert (await http.get("/v1/tools", headers={**own, "host": "localhost:8765"})).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "status"),
+    [
+        ("same-site", "no-cors", 403),
+        ("cross-site", "no-cors", 403),
+        ("cross-site", "navigate", 200),
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+    ],
+)
+async def test_what_another_page_embeds_is_refused_without_an_origin(site: str, mode: str, status: int) -> None:
+    async with client() as http:
+        answer = await http.get("/v1/tools", headers={"sec-fetch-site": site, "sec-fetch-mode": mode})
+    assert answer.status_code == status
+
+
 async def test_a_known_page_may_ask_before_it_calls() -> None:
     headers = {
-        "origin": "http://localhost:6274",
+        "origin": "https://app.example",
         "access-control-request-method": "POST",
         "access-control-request-headers": "content-type, mcp-protocol-version",
     }

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tallystick.server.answers import AT_ONCE
-from tallystick.server.connections import Bounds
+from tallystick.server.connections import TURNED_AWAY_MAX, Bounds
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
 from tallystick.server.http_protocol import SLICE_BYTES, HttpProtocol
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 def app(**changes: Any) -> HttpFront:
-    return http_app(sample.offer(**changes))
+    return http_app(sample.offer(**changes), origins=["https://app.example"])
 
 
 def post(tool: str, body: bytes, *more: bytes, host: bytes = b"localhost", length: int | None = None) -> bytes:
@@ -219,6 +219,11 @@ async def test_one_connection_too_many_takes_the_place_of_one_that_waits_for_its
             [False, True, True, True],
         ]
         assert newest.is_closed
+        assert statuses(newest.heard) == [503]
+        assert b"TOO_MANY_CONNECTIONS" in newest.heard
+        assert b"retry-after: 1" in newest.heard
+        strangers = [served.connect() for _ in range(TURNED_AWAY_MAX + 1)]
+        assert [each.is_closed for each in strangers] == [True] + [False] * TURNED_AWAY_MAX
 
 
 # -- held against uvicorn's own protocol
@@ -376,8 +381,8 @@ async def test_head_and_body_may_be_one_message_and_mean_the_same(asked: bytes) 
 async def test_the_head_of_a_page_s_answer_is_seen_by_whoever_adds_to_it() -> None:
     async with running(app()) as served:
         connection = served.connect()
-        connection.say(post("sample.echo", b'{"text":"a"}', b"Origin: http://localhost"))
-        assert b"access-control-allow-origin: http://localhost" in await connection.hear(1)
+        connection.say(post("sample.echo", b'{"text":"a"}', b"Origin: https://app.example"))
+        assert b"access-control-allow-origin: https://app.example" in await connection.hear(1)
 
 
 @pytest.mark.parametrize("kind", ["http.response.start", AT_ONCE])

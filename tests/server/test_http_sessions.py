@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from pathlib import Path
@@ -139,6 +140,24 @@ async def test_a_session_goes_on_in_another_server_and_ends_there_for_both(fast_
         ended = await other.tell(HttpRequest(b"", (("mcp-session-id", "session:shared"),), method="DELETE"))
         assert ended.status == 200
         assert [(await each.tell(listing("session:shared"))).status for each in (one, other)] == [404, 404]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
+async def test_a_call_that_waits_ends_when_another_server_ends_its_session(fast_path: bool, tmp_path: Path) -> None:
+    one, other = (application(fast_path, sessions=Sessions(tmp_path)) for _ in range(2))
+    async with one.run(), other.run():
+        await one.open_session("shared", "2025-06-18")
+        other.sessions.update(one.sessions)
+        door = f"elsewhere {fast_path}"
+        call = HttpRequest(
+            rpc(1, "tools/call", {"name": "sample.wait", "arguments": {"name": door}}),
+            (*JSON_HEADERS, ("mcp-session-id", "session:shared")),
+        )
+        waiting = asyncio.create_task(one.tell(call))
+        await sample.arrival(door)
+        await other.tell(HttpRequest(b"", (("mcp-session-id", "session:shared"),), method="DELETE"))
+        assert "Session terminated" in str((await waiting).body)
 
 
 @pytest.mark.anyio

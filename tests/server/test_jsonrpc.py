@@ -7,6 +7,7 @@ import math
 import tracemalloc
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from tallystick.server.jsonrpc import (
     PARSE_ERROR,
     Lines,
     Overlong,
+    Starved,
     WireFault,
     parse,
     parse_message,
@@ -201,3 +203,17 @@ def test_an_endless_line_is_not_held_in_memory() -> None:
     assert seen == []
     assert peak < 10 * WINDOW_BYTES
     assert reader.feed(b"\ngood\n") == [Overlong(1000), b"good"]
+
+
+def test_a_message_that_memory_is_too_small_for_is_not_called_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loads(data: bytes) -> None:
+        raise orjson.JSONDecodeError("Not enough memory to allocate buffer for parsing", "", 0)
+
+    monkeypatch.setattr(orjson, "loads", loads)
+    with pytest.raises(Starved) as starved:
+        parse_message(b'{"jsonrpc":"2.0","id":7,"method":"ping"}')
+    reply = starved.value.reply()
+    assert (reply["id"], reply["error"]["code"]) == (7, -32000)
+    assert reply["error"]["data"]["error"] == "RESOURCES_EXHAUSTED"
+    with pytest.raises(MemoryError):
+        parse(b"{}")

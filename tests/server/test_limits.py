@@ -13,6 +13,7 @@ from tallystick.policy import Principal
 from tallystick.server import limits
 from tallystick.server.answers import status_of
 from tallystick.server.limits import OwnBuckets, Quota, Quotas, SessionQuota, SharedBuckets, read_overrides
+from tallystick.turns import Work
 
 ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")
 
@@ -98,6 +99,28 @@ def test_a_clock_that_stands_or_goes_back_gives_nothing_away() -> None:
     counter.allowed(10)
     counter.now -= 500
     assert counter.allowed(5) == 0
+
+
+def test_a_call_counts_by_its_work_when_it_is_over() -> None:
+    counter = Counter(Quota(0, 100))
+    with Work("acme") as work:
+        assert counter.allowed(1, writes=False) == 1
+        work.bytes = 20 * (64 << 10)
+        work.seconds = 0.205
+    assert counter.allowed(100, writes=False) == 59
+    assert counter.allowed(100, GLOBEX, writes=False) == 100
+
+
+def test_however_much_work_a_call_took_its_tenant_waits_a_minute_at_most() -> None:
+    counter = Counter(Quota(0, 100))
+    with Work("acme") as work:
+        assert counter.allowed(1, writes=False) == 1
+        work.bytes = 1 << 30
+    with pytest.raises(LimitExceeded) as caught:
+        counter.quotas.check(ACME, writes=False)
+    assert caught.value.details["retry_after"] == 61
+    counter.now += 61
+    assert counter.allowed(1, writes=False) == 1
 
 
 def test_tenants_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,12 +279,13 @@ def test_agents_are_shown_the_same_rules_but_for_what_is_told_once(entry: Offere
 
 
 TOLD_ONCE = ("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "default")
-SHOWN_ABOVE = re.compile(r"(ops items|properties filters) (properties|required|additionalProperties)$")
-"""The fields of one among several operations are those of a call with one; those of `filters` are the call's own."""
+SHOWN_ABOVE = re.compile(r"(ops items|properties filters) (required|additionalProperties|properties \w+ .*)$")
+"""The fields of one among several operations are those of a call with one; those of `filters` are the call's own: there
+only their names are listed."""
 NAMING = re.compile(
     r"(id|ids|type|types|rel|from|to|ref|name|fields|since|until|as_of|nonce|actor|links|project|scope|depends_on"
-    r"|ancestor|source|target|new_parent|_by|items|paths|sections|related\w+|Id|format"
-    r"|include_\w+|\w+_active|claim|remove|overwrite|around|facets|stale|proof|receipt|closure) \w+$"
+    r"|ancestor|author|source|target|new_parent|_by|items|paths|sections|related\w+|Id|format"
+    r"|include_\w+|\w+_active|claim|release|remove|overwrite|around|facets|stale|proof|receipt|closure) \w+$"
 )
 """Names, lists of them, times; and flags, which are false when nothing is said."""
 

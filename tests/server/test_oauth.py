@@ -54,12 +54,12 @@ async def test_health_needs_no_token() -> None:
 
 
 async def test_a_page_may_ask_before_it_calls_and_read_why_it_may_not() -> None:
-    authorization = {"origin": "http://localhost:6274", "access-control-request-method": "POST"}
+    authorization = {"origin": "https://app.example", "access-control-request-method": "POST"}
     async with Issuer().client() as http:
         assert (await http.options("/mcp", headers=authorization)).status_code == 200
-        refused = await http.post("/mcp", json=RPC, headers={"origin": "http://localhost:6274"})
+        refused = await http.post("/mcp", json=RPC, headers={"origin": "https://app.example"})
     assert refused.status_code == 401
-    assert refused.headers["access-control-allow-origin"] == "http://localhost:6274"
+    assert refused.headers["access-control-allow-origin"] == "https://app.example"
     assert "WWW-Authenticate" in refused.headers["access-control-expose-headers"]
 
 
@@ -232,6 +232,16 @@ async def test_an_attack_is_refused_and_leaves_no_trace_of_its_token(
     assert answer.headers["www-authenticate"].startswith('Bearer error="invalid_token", error_description="')
     parts = [part for part in (token, *token.split(".")) if len(part) > 15]
     assert not any(part in text for part in parts for text in (answer.text, str(answer.headers), caplog.text))
+
+
+@pytest.mark.parametrize("sub", ["", " ", "\u00a0", "\u200b", "\u2800", "\u3164", "\t", "\ufe0f", "\u200b \u2060"])
+async def test_a_token_that_names_nobody_is_refused_with_the_reason(sub: str) -> None:
+    issuer = Issuer()
+    async with issuer.client() as http:
+        token = issuer.token(issuer.claims(sub=sub))
+        answer = await http.post(WHOAMI, content=b"{}", headers={"authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json()["error"]) == (401, "INVALID_TOKEN")
+    assert "sub claim" in answer.json()["message"]
 
 
 OTHER_WAYS: dict[str, tuple[list[tuple[str, str]], str, str]] = {

@@ -176,6 +176,17 @@ async def test_health_tells_the_version_and_the_position() -> None:
         assert (await http.get("/health")).json() == {"status": "ok", "version": "1.2.3", "position": 42}
 
 
+async def test_a_limit_of_the_process_that_no_route_answers_for_is_a_refusal_and_not_a_bug() -> None:
+    def position() -> int:
+        raise MemoryError
+
+    async with client(position=position) as http:
+        answer = await http.get("/health")
+    assert (answer.status_code, answer.json()["error"]) == (503, "RESOURCES_EXHAUSTED")
+    assert answer.json()["hint"]
+    assert answer.headers["retry-after"] == "1"
+
+
 async def test_probes_tell_a_process_that_must_be_started_again_from_one_that_takes_no_more_calls() -> None:
     async def statuses(**said: Any) -> tuple[int, int]:
         async with client(**said) as http:

@@ -89,6 +89,25 @@ def test_every_worker_serves_every_session_and_reads_what_another_has_written(se
     assert set(calls_by_worker(caller, "memory.write")) == {"0", "1"}
 
 
+def test_a_form_is_accepted_by_every_worker(server: ServerProcess) -> None:
+    address = urlsplit(server.url).netloc
+
+    def ask(method: str, path: str, body: str | None = None) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(address)
+        try:
+            headers = {"Accept": "text/html", "Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    _, page = ask("GET", "/")
+    token = page.partition('name="token" value="')[2].partition('"')[0]
+    assert token
+    assert {ask("POST", "/theme", f"theme=dark&token={token}")[0] for _ in range(24)} == {303}
+
+
 def test_a_task_is_handed_out_once_whichever_worker_is_asked(server: ServerProcess) -> None:
     callers = [Caller(server) for _ in range(6)]
     root = callers[0].call("graph_open", project="bridge", goal="build it")["root"]["id"]

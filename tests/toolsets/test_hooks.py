@@ -81,15 +81,27 @@ def test_where_a_server_is_named_the_command_asks_it(memory: Memory, tmp_path: P
 
 
 def test_a_server_that_asks_for_tokens_gets_the_one_of_the_environment(memory: Memory) -> None:
-    (memory.settings.base / "tallystick.toml").write_text('issuers = ["https://issuer.example"]\n')
     answer = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "from the server"}}
     with _server(200, json.dumps(answer).encode()) as (url, asked):
-        environ = {"TALLYSTICK_PUBLIC_URL": url, "TALLYSTICK_TOKEN": "t0ken"}
+        environ = {
+            "TALLYSTICK_ISSUERS": "https://issuer.example",
+            "TALLYSTICK_PUBLIC_URL": url,
+            "TALLYSTICK_TOKEN": "t0ken",
+        }
         done = run_hook("session-start", "--client", "cursor", stdin=b"{}", cwd=memory.repository, **environ)
     assert json.loads(done.stdout) == {"additional_context": "from the server"}
     ((path, token, body),) = asked
     assert (path, token) == ("/v1/tools/hook.context", "Bearer t0ken")
     assert (body["event"], body["client"]) == ("session-start", "cursor")
+
+
+def test_an_address_that_came_with_the_repository_gets_neither_token_nor_prompt(memory: Memory) -> None:
+    with _server(200, b"{}") as (url, asked):
+        (memory.settings.base / "tallystick.toml").write_text(f'public_url = "{url}"\nhttp = "{url[7:]}"\n')
+        environ = {"TALLYSTICK_ISSUERS": "https://issuer.example", "TALLYSTICK_TOKEN": "t0ken"}
+        said = json.dumps({"prompt": "a secret plan"}).encode()
+        done = run_hook("prompt", stdin=said, cwd=memory.repository, **environ)
+    assert (done.returncode, done.stdout, asked) == (0, b"", [])
 
 
 REFUSALS: tuple[tuple[int, bytes], ...] = (

@@ -21,7 +21,7 @@ WRITTEN = 7
 QUESTIONS: dict[str, tuple[Question, set[int]]] = {
     "as it is": (lambda agent: agent.read("ada"), {3}),
     "with its edges": (lambda agent: agent.read("ada", include_edges=True), {3, 4}),
-    "as it was": (lambda agent: agent.read("ada", as_of=2), {1}),
+    "as it was": (lambda agent: agent.read("ada", as_of=2), {1, 2}),
     "an edge": (lambda agent: agent.read("ada|knows|bob"), {4}),
     "by its id": (lambda agent: agent.search(filters={"id": "ada"}), {3}),
     "by its type": (lambda agent: agent.search(type="person"), {3, 5}),

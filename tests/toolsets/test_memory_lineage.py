@@ -44,6 +44,7 @@ def test_an_officer_sees_who_made_an_entity_and_who_changed_it_and_in_which_run(
             "lamport": 1,
             "content_hash": first["content_hash"],
             "tool": "memory.write",
+            "policy_version": "single-user@1",
             "run_context": run,
         },
         {
@@ -54,9 +55,11 @@ def test_an_officer_sees_who_made_an_entity_and_who_changed_it_and_in_which_run(
             "lamport": 2,
             "content_hash": second["content_hash"],
             "tool": "memory.write",
+            "policy_version": "single-user@1",
             "run_context": None,
             "reason": "quarterly enrichment",
             "changes": {"attrs.age": None, "attrs.preferences.theme": "dark"},
+            "before": {"attrs.age": 3, "attrs.preferences.theme": None},
         },
     ]
     assert found["pagination"] == {"total": 2, "offset": 0, "limit": 100, "next_offset": None}
@@ -221,8 +224,10 @@ def test_a_change_too_large_for_a_page_is_marked_and_the_rest_is_told(agent: Age
     agent.node("n", text="b" * 300_000)
     agent.node("n", text="c")
     records = agent.lineage("n")["lineage"]
-    assert [record.get("oversize") for record in records] == [None, True, None]
+    assert [record.get("oversize") for record in records] == [None, True, True]
     assert "changes" not in records[1]
+    assert records[2]["changes"] == {"attrs.text": "c"}
+    assert "before" not in records[2]
     agent.node("n", text="d" * 300_000)
     current = agent.lineage("n")["entity"]["current_state"]
     assert current["oversize"] is True

@@ -154,7 +154,7 @@ def test_a_long_id_is_superseded_like_a_short_one(agent: Agent) -> None:
     assert stale_of(agent, other) is None
 
 
-def test_what_supersedes_and_was_redacted_or_recalled_supersedes_nothing(agent: Agent) -> None:
+def test_a_recalled_successor_supersedes_nothing_and_a_redacted_one_still_does(agent: Agent) -> None:
     agent.node("old")
     agent.node("new", supersedes=["old"], text="x")
     agent.write(op="REDACT_NODE", node_id="new", reason="r", redacted_fields=["attrs.text"])
@@ -164,7 +164,8 @@ def test_what_supersedes_and_was_redacted_or_recalled_supersedes_nothing(agent: 
     agent.run(agent.store.write(agent.principal, Action.WRITE, lambda state, read_filter: draft))
     assert stale_of(agent, "old")["superseded_by"] == "new"
     agent.write(op="REDACT_NODE", node_id="new", reason="r")
-    assert stale_of(agent, "old") is None
+    told = stale_of(agent, "old")
+    assert (told["superseded_by"], told["successor_redacted"]) == ("new", True)
 
 
 def test_the_past_is_judged_by_its_own_documents_and_time(agent: Agent) -> None:

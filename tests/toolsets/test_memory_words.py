@@ -503,3 +503,55 @@ async def test_the_index_finds_what_reading_everything_finds(tmp_path: Path) -> 
             if at == position:
                 now = {hit["id"] for hit in (await ask(indexed, **asked))["entities"]}
                 assert now >= everything, asked
+
+
+# -- what makes two words one
+
+ALIKE = {
+    "composed and decomposed": ("cafe\u0301 on the corner", "caf\u00e9"),
+    "accents": ("the caf\u00e9 on the corner", "cafe"),
+    "accents in the question": ("ask muller", "m\u00fcller"),
+    "dotted capital": ("\u0130stanbul office", "istanbul"),
+    "stroked letters": ("a trip to \u0141\u00f3d\u017a", "lodz"),
+    "ligature": ("the \ufb01nal o\ufb03ce", "final office"),
+    "full width": ("code \uff21\uff22\uff23\uff11", "abc1"),
+    "camel case": ("call parseHttpResponse first", "response"),
+    "camel and snake case": ("call parse_http_response first", "parseHttpResponse"),
+    "abbreviation": ("start the HTTPServer", "server http"),
+    "number in a name": ("move to v2Api", "v2 api"),
+    "kebab case": ("set retry-after-seconds", "retryAfterSeconds"),
+    "dotted names": ("set server.workerCount", "worker count"),
+    "whole name": ("call parseHttpResponse first", "parsehttpresponse"),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_spellings_of_one_word_find_each_other_now_and_in_the_past(agent: Agent, case: str) -> None:
+    text, query = ALIKE[case]
+    agent.node("there", "note", text=text)
+    agent.node("other", "note", text="nothing of the kind")
+    position = agent.read("other")["provenance"]["lamport"]
+    assert agent.ids(query=query)[:1] == ["there"]
+    agent.node("there", "note", text="changed")
+    assert agent.ids(query=query) == []
+    assert agent.ids(query=query, as_of=position)[:1] == ["there"]
+
+
+def test_what_is_looked_for_stays_in_the_part_of_a_long_text_that_is_shown(agent: Agent) -> None:
+    agent.node(
+        "long", "note", text=f"{'begins so ' * 200} see the fileWatcher in caf\u00e9 M\u00fcller {'ends ' * 200}"
+    )
+    for query in ("watcher", "muller", "cafe"):
+        (hit,) = agent.search(query=query)["entities"]
+        assert "fileWatcher" in hit["text"], query
+
+
+def test_claims_and_pins_are_not_found_by_words(agent: Agent) -> None:
+    pin = {"hash": "0123456789abcdef0123", "at": "2026-01-01T00:00:00Z", "files": "fedcba98 src/zebra.py"}
+    agent.node("atom", "fact", text="how it works", pin=pin)
+    claimed = {"_claimed_by": "walter", "_claimed_at": "2026", "area": "north"}
+    agent.node("task", "fact", text="do it", properties=claimed)
+    agent.node("note", "fact", pin="4711", text="a note")
+    for query in ("0123456789abcdef0123", "fedcba98", "zebra", "walter"):
+        assert agent.ids(query=query) == []
+    assert (agent.ids(query="north")[0], agent.ids(query="4711")[0]) == ("task", "note")

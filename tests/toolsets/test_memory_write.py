@@ -451,7 +451,7 @@ DEEP: dict[str, Any] = {}
 for _ in range(70):
     DEEP = {"d": DEEP}
 
-TAKEN = "UPSERT_NODE takes node, if_commit, reason, nonce, actor, run_context"
+TAKEN = "UPSERT_NODE takes node, if_commit, reason, nonce, actor, run_context, receipt"
 MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
     ({"op": "UPSERT_NODE"}, ["field 'node' is required"]),
     ({"op": "UPSERT_EDGE"}, ["field 'edge' is required"]),

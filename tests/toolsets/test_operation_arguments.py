@@ -14,7 +14,7 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool, knowledge, memory, tasks, work
-from tallystick.toolsets.operation_arguments import OperationArguments
+from tallystick.toolsets.operation_arguments import OperationArguments, unused_arguments
 
 HEX = "a" * 32
 TOOLS = {
@@ -81,14 +81,14 @@ USES: dict[str, dict[str, str]] = {
         "addSection": "id title usageDescription contentSample contentFormat ordinal isRequired tags",
     },
     "memory.write": {
-        "UPSERT_NODE": "node if_commit reason nonce actor run_context",
-        "UPSERT_EDGE": "edge if_commit reason nonce actor run_context",
-        "PATCH_NODE": "node if_commit reason nonce actor run_context",
-        "PATCH_EDGE": "edge if_commit reason nonce actor run_context",
-        "DELETE_NODE": "node_id if_commit reason nonce actor run_context",
-        "DELETE_EDGE": "edge edge_id if_commit reason nonce actor run_context",
-        "REDACT_NODE": "node_id redacted_fields original_commit_id reason nonce actor run_context",
-        "REDACT_EDGE": "edge edge_id redacted_fields original_commit_id reason nonce actor run_context",
+        "UPSERT_NODE": "node if_commit reason nonce actor run_context receipt",
+        "UPSERT_EDGE": "edge if_commit reason nonce actor run_context receipt",
+        "PATCH_NODE": "node if_commit reason nonce actor run_context receipt",
+        "PATCH_EDGE": "edge if_commit reason nonce actor run_context receipt",
+        "DELETE_NODE": "node_id if_commit reason nonce actor run_context receipt",
+        "DELETE_EDGE": "edge edge_id if_commit reason nonce actor run_context receipt",
+        "REDACT_NODE": "node_id redacted_fields original_commit_id reason nonce actor run_context receipt",
+        "REDACT_EDGE": "edge edge_id redacted_fields original_commit_id reason nonce actor run_context receipt",
     },
     "graph_restructure": {"move": "node_id new_parent", "merge": "source target", "drop": "node_id reason"},
 }
@@ -101,7 +101,7 @@ VALUES: dict[str, Any] = {
     "sections": [], "knowledgeMode": "overwrite", "contentFormat": "JSON", "type": "BLOCKS",
     "node": {"id": "n", "type": "T", "attrs": {}}, "edge": {"from": "a", "rel": "r", "to": "b"},
     "redacted_fields": ["attrs"], "original_commit_id": "0" * 64, "if_commit": "0" * 12,
-    "ops": [{"op": "DELETE_NODE", "node_id": "n"}], "run_context": {"run_id": "r"},
+    "ops": [{"op": "DELETE_NODE", "node_id": "n"}], "run_context": {"run_id": "r"}, "receipt": True,
 }  # fmt: skip
 NEEDED = {
     "manage_changelog": {"parentType": "atom", "parentId": HEX},
@@ -159,6 +159,53 @@ def test_what_an_operation_uses_is_taken_and_all_else_refused_by_name(tool: str,
 
 
 @pytest.mark.parametrize(("tool", "case"), CASES)
+def test_faults_of_form_and_of_the_operation_are_named_together(tool: str, case: str) -> None:
+    within = "operations[0]." if tool == "graph_restructure" else ""
+    unused = [name for name in parameters_of(tool, case) if name not in USES[tool][case].split()]
+    said = arguments_of(tool, case, **{name: value_of(tool, name) for name in unused}, no_such_field=1)
+    with pytest.raises(InvalidArgument) as refused:
+        prepare(TOOLS[tool], said)
+    problems = refused.value.problems
+    assert f"field '{within}no_such_field' is not allowed" in problems
+    named = {f"field '{within}{name}' does not belong to {' of '.join(case.split())}" for name in unused}
+    assert named <= set(problems)
+
+
+def test_faults_of_form_and_of_each_of_several_operations_are_named_together() -> None:
+    said = {"ops": [{"op": "DELETE_NODE", "node_id": 7, "edge_id": "e"}, {"op": "NO_SUCH", "node_id": "n"}], "nonce": 1}
+    with pytest.raises(InvalidArgument) as refused:
+        prepare(TOOLS["memory.write"], said)
+    problems = refused.value.problems
+    assert "field 'ops[0].edge_id' does not belong to DELETE_NODE" in problems
+    assert "field 'ops[0].node_id' must be a string" in problems
+    assert "field 'nonce' must be a string" in problems
+    assert any(problem.startswith("field 'ops[1].op' must be") for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        {},
+        {"node": 1},
+        {"ops": [{"node": 1}]},
+        {"ops": 1},
+        {"ops": [1, []]},
+        {"op": ["UPSERT_NODE"]},
+        {"op": {}, "node": 1},
+    ],
+)
+def test_arguments_of_any_shape_are_refused_and_nothing_else(arguments: Any) -> None:
+    assert list(unused_arguments(TOOLS["memory.write"].input, arguments)) == []
+
+
+@pytest.mark.parametrize("tool", sorted(USES.keys() - {"memory.write"}))
+def test_without_an_operation_only_that_is_told(tool: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"is required|operations"):
+        prepare(TOOLS[tool], {name: value_of(tool, name) for name in parameters_of(tool, next(iter(USES[tool])))})
+
+
+@pytest.mark.parametrize(("tool", "case"), CASES)
 def test_null_and_a_blank_say_nothing(tool: str, case: str) -> None:
     unused = set(parameters_of(tool, case)) - set(USES[tool][case].split())
     prepare(TOOLS[tool], arguments_of(tool, case, **dict.fromkeys(unused)))
@@ -195,7 +242,7 @@ def test_each_of_several_operations_is_held_to_the_same(tool: str, case: str) ->
         if name == "op":
             continue
         said = {"ops": [{"op": "DELETE_NODE", "node_id": "n"}, {"op": case, name: value_of(tool, name)}]}
-        if name in used and name not in ("nonce", "actor", "run_context"):
+        if name in used and name not in ("nonce", "actor", "run_context", "receipt"):
             prepare(TOOLS[tool], said)
             continue
         with pytest.raises(InvalidArgument) as refused:
@@ -211,7 +258,7 @@ def test_several_operations_take_nothing_that_belongs_to_one() -> None:
             prepare(TOOLS["memory.write"], several | {name: value_of("memory.write", name)})
         assert refused.value.problems == [
             f"field '{name}' does not belong to ops",
-            "ops takes reason, ops, nonce, actor, run_context",
+            "ops takes reason, ops, nonce, actor, run_context, receipt",
         ]
 
 

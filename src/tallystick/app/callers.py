@@ -13,6 +13,7 @@ import msgspec
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
+from tallystick.policy.visible_names import is_visible
 from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
@@ -33,7 +34,9 @@ def local_user(settings: Settings) -> Principal:
     """Whoever can start this process. The name is that of the settings, else that of `graph.config.yaml`."""
     named = settings.agent_identity != DEFAULT_AGENT
     actor = settings.agent_identity if named else work_settings(settings).agent_identity
-    return Principal(actor=actor, tenant=settings.tenant)
+    if not is_visible(actor):
+        raise InvalidArgument("the setting 'agent_identity' is blank", hint="name who writes, as in --agent ada")
+    return Principal(actor=actor, tenant=settings.tenant, answer_bytes_max=settings.answer_bytes_max)
 
 
 def open_sessions(settings: Settings) -> Sessions:

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
+from tallystick.log.health import try_storage
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
@@ -78,6 +80,7 @@ async def load_partition(
             limits=Limits(settings.group_drafts_max, settings.group_bytes_max),
             appended=appended,
             screen=screen_of(settings.secrets),
+            try_storage=partial(try_storage, settings.system),
         )
         await partition.open()
     except BaseException:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def web_pages(
     settings: Settings, offer: Offer, admission: Admission | None = None, worker: Worker | None = None
 ) -> WebPages | None:
-    """None where they are switched off, and where tokens are asked for but nobody could log in."""
-    if not settings.web or (settings.issuers and not settings.web_client_id):
+    """None if they are switched off. With issuers but without `web_client_id` a caller needs a token for each."""
+    if not settings.web:
         return None
     from tallystick.operations.why import explain_task
     from tallystick.server.web.chain import Chains
@@ -68,7 +68,7 @@ def web_pages(
             figures_for=settings.tenant if settings.issuers else None,
             **({} if worker is None else _of_workers(worker)),
         ),
-        None if admission is None else _login(settings, offer, admission),
+        _login(settings, offer, admission) if admission is not None and settings.web_client_id else None,
     )
 
 

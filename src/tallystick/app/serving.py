@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -14,8 +16,9 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.app.callers import check_user, local_user, open_sessions, work_settings
-from tallystick.app.gauges import behind_seconds, open_partitions, watched
+from tallystick.app.gauges import behind_seconds, watched
 from tallystick.app.guards import find_admission, with_quotas
+from tallystick.app.health import checked, not_live, not_ready
 from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses, tiles_of
 from tallystick.app.pages import web_pages
 from tallystick.app.stores import opened
@@ -46,8 +49,13 @@ LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
 """What an endpoint for lineage wants to see; in no file and in no setting."""
 FILES_MAX = 65_536
 """That a server has open: a client has one, an open tenant a dozen and one for each segment of its log."""
+FILES_RESERVED_MIN = 64
+"""That connections leave for the log, projections and clients that are turned away, besides what is open."""
+CONNECTIONS_MIN = 4
 _JSON_BYTES_PER_BYTE = 6
 """As which JSON spells a byte at most: `\\u0000`."""
+
+logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -115,10 +123,12 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
         tool_names=settings.tool_names,
         validation_errors=settings.validation_errors,
         confirms=settings.confirm_redactions,
+        answer_bytes_max=settings.answer_bytes_max,
         body_bytes_max=settings.body_bytes_max,
         line_bytes_max=settings.body_bytes_max + _JSON_BYTES_PER_BYTE * settings.content_bytes_max,
         position=lambda: store.position(user),
-        not_live=lambda: next((each.stopped for each in open_partitions(store).values() if each.stopped), None),
+        not_live=partial(not_live, store),
+        not_ready=partial(not_ready, store, settings.tenant),
         behind_seconds=partial(behind_seconds, store) if settings.log_url else float,
     )
 
@@ -224,7 +234,8 @@ def serve_http(
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
             is_ending = asyncio.Event()
-            offer = msgspec.structs.replace(offer, not_ready=lambda: _not_ready(settings, is_ending))
+            of_the_log = offer.not_ready
+            offer = msgspec.structs.replace(offer, not_ready=lambda: _not_ready(settings, is_ending) or of_the_log())
             guarded = (
                 offer if admission is None else with_quotas(settings, offer, None if worker is None else worker.buckets)
             )
@@ -249,7 +260,7 @@ def serve_http(
             bounds = Bounds(
                 head_seconds=settings.http_head_seconds,
                 body_seconds=settings.http_body_seconds,
-                connections=settings.http_connections_max,
+                connections=_connections_max(settings),
                 drain_seconds=settings.drain_seconds,
             )
 
@@ -258,7 +269,10 @@ def serve_http(
                 if pages is not None:
                     pages.drain()
 
-            async with worker.publishing() if worker is not None else nullcontext():
+            async with (
+                worker.publishing() if worker is not None else nullcontext(),
+                checked(settings, offer.store, None if worker is None else _end_worker),
+            ):
                 await run_http(
                     application,
                     host=host,
@@ -273,12 +287,36 @@ def serve_http(
     uvloop.run(run())
 
 
+def _connections_max(settings: Settings) -> int:
+    """The setting, or what the limit of open files leaves if that is less."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return settings.http_connections_max
+    room = allowed - len(os.listdir("/dev/fd")) - max(FILES_RESERVED_MIN, allowed // 4)
+    if room >= settings.http_connections_max:
+        return settings.http_connections_max
+    bound = max(room, CONNECTIONS_MIN)
+    logger.warning(
+        "at most %d connections are served, not http_connections_max = %d: this process may have %d files open",
+        bound,
+        settings.http_connections_max,
+        allowed,
+    )
+    return bound
+
+
 def _not_ready(settings: Settings, is_ending: asyncio.Event) -> str | None:
     if is_ending.is_set():
         return "this server is about to end"
     if settings.audit_strict and not all(value for _, value in metrics.AUDIT.read()):
         return "decisions cannot be written down, so everything is denied"
     return None
+
+
+def _end_worker() -> None:
+    """So that the process that started it starts another."""
+    logger.error("this worker cannot write its log any more and stops")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _part_of(settings: Settings, worker: Worker) -> Settings:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tallystick import turns
 from tallystick.app.callers import local_user, work_settings
 from tallystick.app.guards import audit_files, make_gate
 from tallystick.app.logs import build_ahead, checkpoint_keys, load_partition, open_log
@@ -25,6 +26,7 @@ from tallystick.partition import Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.server.dispatch import choose, prepare
 from tallystick.sessions import Sessions
+from tallystick.state.secret_scan import text_screen_of
 from tallystick.state.staleness import Stale
 from tallystick.store import Store
 from tallystick.telemetry import metrics, tracing
@@ -58,6 +60,7 @@ async def opened(
     `operator` is for operations: whoever may read and write these files may do everything, whatever the policy of
     the server says, and it is audited all the same.
     """
+    turns.share = turns.Share(settings.long_reads_max, settings.long_reads_waiting_max)
     database = work_settings(settings).db_path if owns_database else None
     background: set[asyncio.Task[None]] = set()
     unclean: set[str] = set()
@@ -119,6 +122,7 @@ async def opened(
         files=cited,
         noticed=makes_work,
         elsewhere=partial(_elsewhere, sessions) if sessions and settings.log_url else None,
+        screen_text=text_screen_of(settings.secrets),
     )
     tending = asyncio.create_task(tenants.tend())
     metrics.AUDIT.reading = lambda: [((), float(audit.healthy))]

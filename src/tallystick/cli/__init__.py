@@ -38,12 +38,14 @@ from tallystick.cli import (
     stale,
     tenants,
     transfer,
+    trust_settings,
     why,
     witness,
     work,
 )
 from tallystick.cli.options import HELP
 from tallystick.cli.output import Styled, say
+from tallystick.cli.terminal_encoding import escape_what_is_missing
 from tallystick.errors import TallystickError
 
 EXIT_CODES: dict[type[TallystickError], int] = {
@@ -76,6 +78,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "prove": proofs.prove,
     "doctor": maintenance.doctor,
     "where": maintenance.where,
+    "trust-settings": trust_settings.trust_settings,
     "snapshot": maintenance.snapshot,
     "catch-up": maintenance.catch_up,
     "checkpoint": checkpoint.checkpoint,
@@ -195,6 +198,8 @@ def main() -> None:
                 str(error), hint="look at the disk: make it writable, or free some space; nothing is lost"
             )
             _leave(exit_code(type(refused)), *_sentences(refused))
+        if (exhausted := errors.exhaustion(error)) is not None:
+            _leave(exit_code(type(exhausted)), *_sentences(exhausted))
         import logging
 
         logging.getLogger("tallystick").debug("a bug", exc_info=True)
@@ -212,6 +217,8 @@ def _prepare() -> None:
     """Have what a command imports loaded quickly: it stays, so garbage is seldom looked for among it, and nobody looks
     for plugins of Pydantic in all that is installed."""
     _open_streams()
+    for stream in (sys.stdout, sys.stderr):
+        escape_what_is_missing(stream)
     gc.freeze()
     gc.set_threshold(20_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from tallystick.cli.options import HELP, Base, Json, VerifierKeys, existing, settled
 from tallystick.cli.output import emit, note, progress, say, table
-from tallystick.config import FILE_NAME, Settings
+from tallystick.config import FILE_NAME, Settings, named_paths
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
@@ -269,6 +269,7 @@ def restore(
             tenant=tenant,
             keys=_believed(settings, vkey),
             segment_bytes_max=settings.segment_bytes_max,
+            named=named_paths(settings),
             progress=tell,
         )
     if settings.log_url and done.stream:

@@ -135,8 +135,8 @@ def stale(
 
 def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, ToolContext], Awaitable[T]]) -> T:
     from tallystick import app
+    from tallystick.git import find_work_tree
     from tallystick.toolsets.knowledge import make_tool_context
-    from tallystick.toolsets.knowledge.freshness import find_work_tree
 
     tool_context = make_tool_context(repo=repo or (Path(settings.repo) if settings.repo else None), base=settings.base)
     if find_work_tree(tool_context.repository.root.absolute()) is None:

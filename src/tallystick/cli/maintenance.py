@@ -84,6 +84,8 @@ def verify(
     --views replays the log into the directory for temporary files (TMPDIR) and compares registry.json,
       ontology.yaml, the content files, graph.db and the text index with it. It takes as long as building them.
       A content file that a person edited and that waits to be adopted is told, and is no damage.
+      It also names entities that break a rule of their vocabulary: circles of parents or dependencies, projects of
+      one name, references to what is not there, versions that went back.
 
     \b
     --checkpoint also holds the log against a checkpoint that somebody kept, signed by a key of --vkey: a log that
@@ -137,8 +139,15 @@ def verify(
         _draw_audit(found.audit, found.audit_gap)
         _draw_blobs(found.blobs)
         _draw_views(found.views, found.rebuilt)
+        for copy in found.unerased:
+            _draw_false(f"{copy.where} may still hold what was redacted", _UNERASED)
+        for each in found.rules:
+            _draw_false(f"'{visible(each.entity)}' {visible(each.problem)}", visible(each.advice))
     if not found.sound:
         raise typer.Exit(1)
+
+
+_UNERASED = "a server that opens this memory finishes it, once no other program reads these files"
 
 
 def _skip(json: bool) -> None:
@@ -162,6 +171,8 @@ def _emit_verified(found: Verification) -> None:
     if found.views is not None:
         views = msgspec.to_builtins(found.views)
         shown["views"] = {"sound": found.views.sound, **views, "rebuilt": found.rebuilt}
+        shown["unerased"] = found.unerased
+        shown["rules"] = found.rules
     emit(shown)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.config import Settings, load
+from tallystick.config import CONFIRM_HINT, Settings, load
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations.trust_settings import ignored_settings
 from tallystick.telemetry.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from tallystick.projections.checkpoints import Known
+
+logger = logging.getLogger(__name__)
 
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -52,6 +56,8 @@ def settled(**flags: Any) -> Settings:
     """The settings for this call; what the process says from now on goes to standard error."""
     settings = load(flags)
     log_to_stderr(settings.log_level, settings.log_format)
+    for line in ignored_settings(settings.base):
+        logger.warning("%s. %s", line, CONFIRM_HINT)
     return settings
 
 

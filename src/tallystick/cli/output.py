@@ -15,6 +15,7 @@ import msgspec
 import orjson
 import typer
 
+from tallystick.cli.terminal_encoding import escape, is_utf8
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations import Progress, no_progress
 from tallystick.private_files import write_all
@@ -56,8 +57,9 @@ def emit(value: Any) -> None:
 
 
 def emit_json(line: bytes) -> None:
-    """The same, of what is JSON already."""
-    typer.echo(_UNSEEN.sub(_escaped, line.decode()))
+    """The same, of what is JSON already. Programs read JSON as UTF-8: in any other encoding it is written in ASCII."""
+    text = _UNSEEN.sub(_escaped, line.decode())
+    typer.echo(text if is_utf8(sys.stdout) else escape(text))
 
 
 def write(text: str) -> None:

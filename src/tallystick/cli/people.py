@@ -47,8 +47,10 @@ def status(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
         return
     say(Styled("Tallystick", bold=True), f"  {settings.home} ({why_this_base(settings.base)})")
     types = facets["facets"]["types"]
-    said = ", ".join(f"{each['count']} {each['name']}" for each in types[:TYPES_SHOWN])
+    said = ", ".join(map(_type_count, types[:TYPES_SHOWN]))
     say(f"  {counted(facets['position'], 'commit')}; {said or 'no entities'}{' …' if types[TYPES_SHOWN:] else ''}")
+    if any("count" not in each for each in types):
+        note("entities are not counted: the policy may withhold some of them from you")
     _draw_projects(opened["projects"])
     _draw_steps(
         ("tallystick ask 'what do we know about …'", "find what is known"),
@@ -57,6 +59,11 @@ def status(json: Json = False, base: Base = None, tenant: Tenant = None) -> None
         ("tallystick log -f", "what agents write, as they write it"),
         ("tallystick stale", "what may not be true any more"),
     )
+
+
+def _type_count(facet: dict[str, Any]) -> str:
+    """The name of a type, after its count if the caller may read everything."""
+    return f"{facet['count']} {facet['name']}" if "count" in facet else str(facet["name"])
 
 
 def _begin(settings: Settings, *, json: bool) -> None:
@@ -202,7 +209,7 @@ def _remember_of_files(settings: Settings, text: str, paths: list[str], project:
 
 def _root(settings: Settings) -> Path:
     """What patterns are relative to."""
-    from tallystick.toolsets.knowledge.freshness import find_work_tree
+    from tallystick.git import find_work_tree
 
     named = Path(settings.repo) if settings.repo else find_work_tree(Path.cwd()) or Path.cwd()
     return named.absolute()

@@ -13,7 +13,7 @@ from tallystick.cli import completion
 from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.options import Base, Json, Limit, Tenant, existing
 from tallystick.cli.output import Styled, emit, emit_json, note, say, table, visible, write
-from tallystick.cli.tool_client import ask
+from tallystick.cli.tool_client import ask, ask_pages
 from tallystick.errors import NotFound, StorageRefused
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ LIKE_AMONG = 50
 LIKE = 0.6
 """The share of their letters that two words have in common, to look alike."""
 TYPE_CHARACTERS_MAX = 128
+CSV_ROWS = 1000
+"""On a page of an export."""
 
 AsOf = Annotated[
     str | None,
@@ -101,12 +103,26 @@ def show(
         emit(answer)
     if answer["entity"] is None:
         when = f" as of {as_of}" if as_of else ""
-        meant = similar_ids(settings, id)
-        hint = f"did you mean {' or '.join(meant)}? " if meant else ""
-        hint += f"its history: tallystick lineage {id}"
-        raise NotFound(f"there is no '{id}'{when} in {settings.home}", hint=hint)
+        raise _absent(settings, id, when)
     if not json:
         _draw_entity(answer)
+
+
+def _absent(settings: Settings, id: str, when: str) -> NotFound:
+    """An entity that was deleted has a history; for any other, ids that look alike are suggested."""
+    history = f"its history: tallystick lineage {id}"
+    if not when and _has_history(settings, id):
+        return NotFound(f"'{id}' was deleted from {settings.home}", hint=history)
+    meant = similar_ids(settings, id)
+    hint = f"did you mean {' or '.join(meant)}? " if meant else ""
+    return NotFound(f"there is no '{id}'{when} in {settings.home}", hint=hint + history)
+
+
+def _has_history(settings: Settings, id: str) -> bool:
+    try:
+        return bool(ask(settings, "memory.lineage", {"entity_id": id, "limit": 1})["lineage"])
+    except NotFound:
+        return False
 
 
 def similar_ids(settings: Settings, id: str) -> list[str]:
@@ -160,6 +176,9 @@ def search(
     facets: Annotated[
         bool, typer.Option("--facets", help="List which types, attribute keys and relations there are.")
     ] = False,
+    author: Annotated[
+        str | None, typer.Option("--author", metavar="NAME", help="Only what this one wrote a version of.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Last written then or later.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Last written before then.")] = None,
     limit: Limit = 20,
@@ -192,7 +211,8 @@ def search(
         _draw_facets(ask(settings, "memory.search", {"facets": True, "type": type}), json=json)
         return
     scope = {"project": project, "vocabulary": vocabulary, "around": around, "hops": hops}
-    asked = parse_terms(terms or []) | {"type": type, "since": since, "until": until, "as_of": parse_moment(as_of)}
+    asked = parse_terms(terms or []) | {"type": type, "author": author, "since": since, "until": until}
+    asked["as_of"] = parse_moment(as_of)
     asked["scope"] = {name: value for name, value in scope.items() if value is not None} or None
     page = ask(settings, "memory.search", {**asked, "offset": offset, "limit": limit})
     if json:
@@ -269,7 +289,10 @@ def lineage(
         Literal["direct", "full", "summary"],
         typer.Option("--depth", help="direct: its own commits; full: those of its edges too; summary: only counts."),
     ] = "direct",
-    limit: Limit = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, max=1000, help="At most this many. [default: 100; with --csv: all]"),
+    ] = None,
     offset: Offset = 0,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of a table.")] = False,
     json: Json = False,
@@ -290,17 +313,32 @@ def lineage(
     if depth == "summary":
         _draw_summary(ask(settings, "memory.lineage", {"entity_id": id, "depth": depth}), json=json)
         return
-    asked = {"entity_id": id, "depth": depth, "limit": limit, "offset": offset, "format": "csv" if csv else "json"}
-    page = ask(settings, "memory.lineage", asked)
+    asked = {"entity_id": id, "depth": depth, "limit": limit, "offset": offset}
     if csv:
-        write(page["csv"])
+        _write_csv(settings, asked)
         return
+    page = ask(settings, "memory.lineage", asked)
     if json:
         emit(page)
         return
     steps = page["lineage"]
     table(("position", "time", "actor", "operation", "what changed"), map(_step_row, steps))
     _tell_more(page["pagination"], len(steps))
+
+
+def _write_csv(settings: Settings, asked: dict[str, Any]) -> None:
+    """One page if there is a limit, else every row under one header."""
+    header = True
+
+    def show(page: dict[str, Any]) -> None:
+        nonlocal header
+        write(page["csv"] if header else page["csv"].partition("\r\n")[2])
+        header = False
+
+    if asked["limit"] is not None:
+        show(ask(settings, "memory.lineage", {**asked, "format": "csv"}))
+    else:
+        ask_pages(settings, "memory.lineage", {**asked, "format": "csv", "limit": CSV_ROWS}, show)
 
 
 def subjects(commit: Commit) -> set[str]:

@@ -26,7 +26,8 @@ def restore_entity(
     """Put an earlier version of one entity back.
 
     By an ordinary commit: what was written since stays in its history, and can be put back in the same way. Edges
-    are restored one by one. A version that was redacted is refused.
+    are restored one by one. A version that was redacted is refused, and so is one that a rule of its vocabulary
+    forbids now: what it refers to must be there first, and its name free. The version of an atom or a task goes up.
 
     \b
     Examples:

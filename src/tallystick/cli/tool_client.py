@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,20 +41,44 @@ def principal(settings: Settings) -> Principal:
     return msgspec.structs.replace(app.local_user(settings), is_program=True)
 
 
+def ask_pages(settings: Settings, name: str, arguments: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
+    """Show each page that the tool answers, from the given offset to the last; the memory is opened once."""
+    asyncio.run(_ask_pages(settings, name, arguments, show))
+
+
+async def _ask_pages(
+    settings: Settings, name: str, arguments: dict[str, Any], show: Callable[[dict[str, Any]], None]
+) -> None:
+    async with _opened(settings) as call:
+        offset: int | None = arguments.get("offset") or 0
+        while offset is not None:
+            page = await call(name, {**arguments, "offset": offset})
+            show(page)
+            offset = page["pagination"]["next_offset"]
+
+
 async def _ask_each(settings: Settings, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    async with _opened(settings) as call:
+        return [await call(name, arguments) for name, arguments in calls]
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]]:
+    """Yield the call of a tool by its name, on a memory that stays open meanwhile."""
     from tallystick import app
     from tallystick.server.dispatch import prepare
     from tallystick.tenant_projections import AllProjections
 
     # What the tool asks of them is brought up to date first; what it does not ask is not even opened.
     projections = AllProjections(settings, open_log=app.open_log)
-    answers = []
     try:
         async with app.opened(settings) as store:
-            for name, arguments in calls:
+
+            async def call(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
                 asked = tool(settings, name, projections)
                 given = {key: value for key, value in arguments.items() if value is not None}
-                answers.append((await asked.call(store, principal(settings), prepare(asked, given))).data)
-        return answers
+                return (await asked.call(store, principal(settings), prepare(asked, given))).data
+
+            yield call
     finally:
         await projections.close()

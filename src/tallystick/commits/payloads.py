@@ -59,6 +59,8 @@ class Extent(msgspec.Struct, gc=False, frozen=True):
     """Of a redaction: how much of its entity goes; None stands for all of it."""
 
     redacted_fields: list[str] | None = None
+    supersedes: list[str] | None = None
+    """The entities that the node still supersedes: their ids are not among what goes."""
 
     @property
     def takes_content(self) -> bool:

@@ -12,6 +12,12 @@ CITES = "cites"
 NAMES = frozenset({STALE_AFTER, VERIFIED, SUPERSEDES, CITES})
 IMPORTED = "imported"
 """Where an imported entity comes from: {from, id, author?, created?, updated?, hash}. Anybody may write it."""
+CLAIMED_BY, CLAIMED_AT, CLAIMED_SESSION = "_claimed_by", "_claimed_at", "_claimed_session"
+CLAIM = frozenset({CLAIMED_BY, CLAIMED_AT, CLAIMED_SESSION})
+"""The properties of a work node that record who works on it, since when, and in which of its sessions if it has any."""
+_PROPERTIES = "properties"
+_PIN = "pin"
+"""What the files of an atom were when it was verified: {hash, at, commit?, files?, work_tree?}."""
 _BOOKKEEPING = frozenset({"from", "created", "updated", "hash"})
 
 
@@ -27,10 +33,22 @@ def said(attrs: dict[str, Any]) -> dict[str, Any]:
     rank lower for having a date or a predecessor, or for the name of the program that it was imported from."""
     if IMPORTED in attrs:
         attrs = _without_bookkeeping(attrs)
+    attrs = _without_index_data(attrs)
     if NAMES.isdisjoint(attrs):
         return attrs
     kept = {name: value for name, value in attrs.items() if name not in NAMES}
     return kept | {CITES: cited_paths(attrs)}
+
+
+def _without_index_data(attrs: dict[str, Any]) -> dict[str, Any]:
+    """Without pins and claims: hashes and times, and names of whoever works on it."""
+    pin, properties = attrs.get(_PIN), attrs.get(_PROPERTIES)
+    if isinstance(pin, dict) and "hash" in pin:
+        attrs = {name: value for name, value in attrs.items() if name != _PIN}
+    if isinstance(properties, dict) and not CLAIM.isdisjoint(properties):
+        kept = {name: value for name, value in properties.items() if name not in CLAIM}
+        attrs = {**attrs, _PROPERTIES: kept}
+    return attrs
 
 
 def _without_bookkeeping(attrs: dict[str, Any]) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """Whether files are still as they were when something was said about them: by their git blobs.
 
 A file that has other bytes may still be the same to git, which can be told to change line ends: only then is git asked.
+Programs that the repository names as filters do not run; what Git LFS would commit is computed here.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from hashlib import sha1, sha256
 from pathlib import Path
+
+from tallystick.git import blob_id, lfs_pointer, run_git
 
 _FILE_BYTES_MAX = 4 << 20
 _GIT_SECONDS = 0.3
+_SHA1_CHARACTERS = 40
 
 
 class WorkTree:
@@ -48,7 +51,10 @@ class WorkTree:
             data = place.read_bytes() if place.is_file() else None
         except OSError:
             return False
-        if data is not None and _blob(data, len(blob)).startswith(blob):
+        is_sha256 = len(blob) > _SHA1_CHARACTERS
+        if data is not None and any(
+            blob_id(each, is_sha256=is_sha256).startswith(blob) for each in (data, lfs_pointer(data))
+        ):
             return False
         return self._git_agrees(path, blob, commit, is_there=data is not None)
 
@@ -62,22 +68,7 @@ class WorkTree:
         return found is not None and not found.startswith(blob)
 
     def _ask(self, *arguments: str) -> str | None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
-            done = subprocess.run(
-                ["git", "-c", "core.fsmonitor=false", *arguments],
-                cwd=self.root,
-                env=kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_GIT_SECONDS,
-                check=True,
-            )
+            return run_git(self.root, *arguments, seconds=_GIT_SECONDS).decode(errors="replace").strip()
         except (OSError, subprocess.SubprocessError):
             return None
-        return done.stdout.decode(errors="replace").strip()
-
-
-def _blob(data: bytes, length: int) -> str:
-    digest = sha256 if length > 40 else sha1
-    return digest(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -8,7 +8,7 @@ what fits is put together.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -32,12 +32,30 @@ NOTES_MAX = 5
 """Of a file, and of a prompt."""
 _TEXT_CHARACTERS = 320
 _LINE_CHARACTERS = 110
+_LINE_CHARACTERS_MAX = 2_000
 _CLAIMS_MAX = 3
 _NEXT_MAX = 2
 _CHANGES_MAX = 5
 _STALE_MAX = 3
 _BOOKKEEPING = ("trust/", "ontology/", "tasks/", "knowledge/changelog", "work/")
 """What follows from other changes, or is told of as work."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Which claims are of the client window that the event comes from, and which sessions live."""
+
+    is_own: Callable[[str], bool]
+    is_alive: Callable[[str], bool | None]
+    """None if that is not known."""
+
+    def holds(self, item: WorkItem) -> bool:
+        """For a claim without a session the agent's name decides, and `Graph.claimed` compared it."""
+        return item.session is None or self.is_own(item.session)
+
+    def may_continue(self, item: WorkItem) -> bool:
+        """Whether an earlier session of the same agent made the claim and is not known to work on it."""
+        return item.session is not None and not self.is_own(item.session) and self.is_alive(item.session) is not True
+
 
 Search = Callable[[str], list[tuple[str, float]]]
 """Of a prompt: ids of nodes, each with how well it fits, only those that fit well."""
@@ -56,13 +74,14 @@ class Asked(msgspec.Struct, frozen=True):
     event: Event
     graph: Graph
     agents: tuple[str, ...]
+    window: Window
     search: Search
     work_tree: WorkTree | None
     """Where the files are, if they are at hand."""
     paths: tuple[str, ...] = ()
     """Files that a tool is about to touch, as patterns see them."""
-    said: frozenset[str] = frozenset()
-    """Ids of what was said in this session and is to be said once."""
+    said: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """What was said in this session and is to be said once, by id, with the position at which it was said."""
     since: int = 0
     """Up to where the agent knows of changes."""
     begun: int = 0
@@ -77,6 +96,8 @@ def gather(asked: Asked) -> list[Line]:
 
 def put_together(kind: Kind, lines: Sequence[Line]) -> tuple[str, tuple[Item, ...]]:
     """What fits into the budget, and the items that are told of in it."""
+    # Each line once more as a whole: parts of it come from rows and records that anything may have written.
+    lines = [Line(plain(line.text, _LINE_CHARACTERS_MAX), line.items) for line in lines]
     if kind == "stop":
         text = " ".join(line.text for line in lines)
         return text, tuple(item for line in lines for item in line.items)
@@ -90,8 +111,11 @@ def put_together(kind: Kind, lines: Sequence[Line]) -> tuple[str, tuple[Item, ..
 
 def _session_start(asked: Asked) -> Iterator[Line]:
     graph = asked.graph
-    claimed = graph.claimed(asked.agents)[:_CLAIMS_MAX]
-    project = next((found for each in claimed if each.project and (found := graph.project(each.project))), None)
+    claimed = graph.claimed(asked.agents, asked.window.holds)[:_CLAIMS_MAX]
+    unfinished = graph.claimed(asked.agents, asked.window.may_continue)[: _CLAIMS_MAX - len(claimed)]
+    project = next(
+        (found for each in (*claimed, *unfinished) if each.project and (found := graph.project(each.project))), None
+    )
     if project is None and not graph.narrows:
         project = graph.current_project()
     if project is not None:
@@ -99,8 +123,11 @@ def _session_start(asked: Asked) -> Iterator[Line]:
         yield Line(f"Goal of project {quoted(project.name, 60)}{goal}", (Item(project.id, "goal"),))
     for each in claimed:
         yield _work("You claimed" if _holds(asked, each) else "Your claim lapsed on", each, "claimed")
+    for each in unfinished:
+        yield _work("Unfinished from an earlier session of yours (graph_next continues it)", each, "unfinished")
     if project is not None and not graph.narrows:
-        free = (each for each in graph.ready(project.id) if not _holds(asked, each))
+        shown = {each.id for each in unfinished}
+        free = (each for each in graph.ready(project.id) if each.id not in shown and not _holds(asked, each))
         trusted = (each for each in free if graph.note(each.id) is not None)
         for each in islice(trusted, _NEXT_MAX):
             yield _work("Next", each, "next")
@@ -164,10 +191,10 @@ def _stale_at_hand(asked: Asked, claimed: Sequence[WorkItem]) -> Iterator[Line]:
 
 def _before_tool(asked: Asked) -> Iterator[Line]:
     known = 0
-    told = set(asked.said)
+    told: set[str] = set()
     for path in asked.paths:
-        fresh = (each for each in asked.graph.about_file(path) if each not in told)
-        notes = [note for each in fresh if (note := asked.graph.note(each)) is not None][: NOTES_MAX - known]
+        others = (each for each in asked.graph.about_file(path) if each not in told)
+        notes = [note for each in others if (note := _new(asked, each)) is not None][: NOTES_MAX - known]
         if notes:
             known += len(notes)
             told |= {note.id for note in notes}
@@ -180,14 +207,22 @@ def _prompt(asked: Asked) -> Iterator[Line]:
         return
     found = 0
     for node_id, score in asked.search(asked.event.prompt):
-        if node_id in asked.said or found == NOTES_MAX:
-            continue
-        note = asked.graph.note(node_id)
+        note = _new(asked, node_id) if found < NOTES_MAX else None
         if note is not None and not note.type.startswith(_BOOKKEEPING):
             if not found:
                 yield Line("Perhaps of use for this prompt:")
             found += 1
             yield _full(asked, note, Item(node_id, "fits the prompt", round(score, 2)))
+
+
+def _new(asked: Asked, node_id: str) -> Note | None:
+    """Return the note unless this session was told it as it is; superseding it is a change too."""
+    note = asked.graph.note(node_id)
+    if note is None or (told := asked.said.get(node_id)) is None or told < note.position:
+        return note
+    successor = asked.graph.successor(node_id)
+    later = asked.graph.note(successor.id) if successor is not None else None
+    return note if later is not None and told < later.position else None
 
 
 def _full(asked: Asked, note: Note, item: Item) -> Line:
@@ -237,11 +272,13 @@ def stale(asked: Asked, note: Note) -> str | None:
         return None
     from tallystick.state.staleness import judge
 
-    superseded = (successor, note.at) if successor is not None else None
+    superseded = (successor.id, note.at) if successor is not None else None
     found = judge(note.attrs, int(asked.now * 1000), superseded, tuple(_changed_files(asked.work_tree, note)))
     if found is None:
         return "its files changed" if _pin_is_broken(asked.work_tree, note) else None
-    return f"superseded by {plain(successor, 60)}" if successor is not None else found.why
+    if successor is None:
+        return found.why
+    return f"superseded by {plain(successor.id, 60)}{', which was redacted' if successor.redacted else ''}"
 
 
 def _changed_files(work_tree: WorkTree | None, note: Note) -> Iterator[str]:
@@ -274,12 +311,14 @@ def _pin_is_broken(work_tree: WorkTree | None, note: Note) -> bool:
 def _stop(asked: Asked) -> Iterator[Line]:
     if asked.event.is_repeated:
         return
-    open_claims = [
-        each for each in asked.graph.claimed(asked.agents) if _holds(asked, each) and each.id not in asked.said
-    ]
+    held = asked.graph.claimed(asked.agents, asked.window.holds)
+    open_claims = [each for each in held if _holds(asked, each) and each.id not in asked.said]
     if open_claims:
         names = ", ".join(plain(each.id, 40) for each in open_claims[:_CLAIMS_MAX])
-        text = f"Memory: you claimed {names} and have not resolved it: resolve it with evidence, or release the claim."
+        text = (
+            f"Memory: you claimed {names} and have not resolved it: resolve it with evidence (graph_update),"
+            " or release it (graph_next with release)."
+        )
         yield Line(text, tuple(Item(each.id, "claimed") for each in open_claims))
     unpinned = [each for each in asked.graph.unpinned(asked.agents, asked.begun) if each not in asked.said]
     if unpinned and asked.work_tree is not None:
@@ -291,8 +330,8 @@ def _stop(asked: Asked) -> Iterator[Line]:
 
 
 def _before_compact(asked: Asked) -> Iterator[Line]:
-    claimed = asked.graph.claimed(asked.agents)[:_CLAIMS_MAX]
-    told = asked.said - {each.id for each in claimed}
+    claimed = asked.graph.claimed(asked.agents, asked.window.holds)[:_CLAIMS_MAX]
+    told = asked.said.keys() - {each.id for each in claimed}
     if not claimed and not told:
         return
     yield Line("Keep in the summary, word for word, these ids of the shared memory:")

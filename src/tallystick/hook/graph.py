@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ _CANDIDATES_MAX = 2_000
 """Of the unresolved work of a project so many are ranked."""
 _PATTERNS_MAX = 1_000
 _CHANGES_MAX = 500
+_CLAIMS_MAX = 20
 _DEPTH_MAX = 64
 _REDACTED = "[REDACTED]"
 _AFTER_ALL = "\U0010ffff"
@@ -46,6 +47,8 @@ class Note(msgspec.Struct, frozen=True):
     """Its content, if it is a text."""
     author: str
     at: str
+    position: int
+    """Of the commit that wrote it last."""
 
 
 class WorkItem(msgspec.Struct, frozen=True):
@@ -54,6 +57,8 @@ class WorkItem(msgspec.Struct, frozen=True):
     project: str | None
     claimed_by: str | None
     claimed_at: str | None
+    session: str | None
+    """The MCP session that claimed it."""
     links: tuple[str, ...] = ()
 
 
@@ -61,6 +66,11 @@ class Project(msgspec.Struct, frozen=True):
     id: str
     name: str
     goal: str
+
+
+class Successor(msgspec.Struct, frozen=True):
+    id: str
+    redacted: bool
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -90,12 +100,21 @@ def _connected(database: Path) -> tuple[sqlite3.Connection, bool]:
         db = _empty()
         try:
             db.execute("ATTACH ? AS mirror", (f"{database.absolute().as_uri()}?mode=ro",))
-            if db.execute("SELECT 1 FROM mirror.migrations WHERE name = '005_indexes.sql'").fetchone():
+            if db.execute("SELECT 1 FROM mirror.migrations WHERE name = '005_indexes.sql'").fetchone() and _has_seen(
+                db
+            ):
                 return db, True
         except sqlite3.Error:
             pass
         db.close()
     return _empty(), False
+
+
+def _has_seen(db: sqlite3.Connection) -> bool:
+    """Whether the mirror is at a commit. That commit's id is compared with the log's, which proves that the rows are of
+    this log; rows without one could be of any."""
+    row = db.execute("SELECT json_extract(value, '$.commit_id') FROM mirror.meta WHERE key = 'head'").fetchone()
+    return row is not None and isinstance(row[0], str)
 
 
 def _empty() -> sqlite3.Connection:
@@ -172,12 +191,16 @@ def _put(db: sqlite3.Connection, lines: Sequence[Line], *, has_mirror: bool) -> 
         )
         if is_node:
             db.execute("DELETE FROM main.nodes WHERE id = ?", (entity,))
+            db.execute("DELETE FROM main.successors WHERE by = ?", (entity,))
         else:
             db.execute("DELETE FROM main.edges WHERE id = ?", (entity,))
         if line.operation == "UPSERT_NODE" and isinstance(line.payload.get("attrs"), dict):
             db.execute(
                 f"INSERT INTO main.nodes VALUES ({', '.join('?' * 16)})", _node_row(db, line, entity, has_mirror)
             )
+        elif line.operation == "REDACT_NODE" and isinstance(line.payload.get("supersedes"), list):
+            superseded = [(str(each), entity) for each in line.payload["supersedes"]]
+            db.executemany("INSERT OR IGNORE INTO main.successors VALUES (?, ?)", superseded)
         elif line.operation == "UPSERT_EDGE":
             said = line.payload
             ends = (str(said.get("from")), str(said.get("rel")), str(said.get("to")))
@@ -236,17 +259,17 @@ class Graph:
     def note(self, node_id: str) -> Note | None:
         """None for what is not there, may not be told of, was redacted, or is not to be relied upon."""
         row = self._db.execute(
-            "SELECT id, type, attrs, content, updated_by, updated_at FROM nodes WHERE id = ? AND NOT redacted",
+            "SELECT id, type, attrs, content, updated_by, updated_at, lamport FROM nodes WHERE id = ? AND NOT redacted",
             (node_id,),
         ).fetchone()
         if row is None or (self._allows is not None and not self._allows(node_id)) or self.is_recalled(node_id):
             return None
-        node_id, kind, attrs, content, author, at = row
+        node_id, kind, attrs, content, author, at, position = row
         try:
             said = msgspec.json.decode(attrs, type=dict[str, Any])
         except msgspec.MsgspecError:
             return None
-        return Note(node_id, kind, said, content if isinstance(content, str) else "", author, at)
+        return Note(node_id, kind, said, content if isinstance(content, str) else "", author, at, position)
 
     def is_recalled(self, entity: str) -> bool:
         # Anything but an explicit "undone" stands.
@@ -256,14 +279,22 @@ class Graph:
         )
         return self._db.execute(query, (entity,)).fetchone() is not None
 
-    def successor(self, entity: str) -> str | None:
-        """A node that says that it takes the place of this one, and may be relied upon."""
+    def successor(self, entity: str) -> Successor | None:
+        """Return a node that takes the place of this one and may be relied upon; one that may be shown before one that
+        was redacted."""
         rows = self._db.execute(
-            "SELECT by FROM successors JOIN nodes ON nodes.id = by WHERE entity = ? AND NOT redacted"
-            " ORDER BY lamport DESC LIMIT 5",
+            "SELECT by, COALESCE(redacted, 1) FROM successors LEFT JOIN nodes ON nodes.id = by WHERE entity = ?"
+            " ORDER BY COALESCE(redacted, 1), lamport DESC, by LIMIT 5",
             (entity,),
         )
-        return next((by for (by,) in rows.fetchall() if self.note(by) is not None), None)
+        successors = (Successor(by, bool(redacted)) for by, redacted in rows.fetchall())
+        return next(filter(self._counts, successors), None)
+
+    def _counts(self, successor: Successor) -> bool:
+        if not successor.redacted:
+            return self.note(successor.id) is not None
+        may_read = self._allows is None or self._allows(successor.id)
+        return may_read and not self.is_recalled(successor.id)
 
     def about_file(self, path: str) -> list[str]:
         """Nodes whose patterns match it, or that cite it; those that are most particular about it first."""
@@ -359,20 +390,21 @@ class Graph:
         row = row or self._db.execute("SELECT id FROM work_projects ORDER BY updated_at DESC LIMIT 1").fetchone()
         return self.project(row[0]) if row else None
 
-    def claimed(self, agents: Sequence[str]) -> list[WorkItem]:
-        """What these have claimed and not resolved, newest claim first."""
+    def claimed(self, agents: Sequence[str], is_shown: Callable[[WorkItem], bool]) -> list[WorkItem]:
+        """Return what these agents claimed and did not resolve, newest claim first, as far as `is_shown` accepts it."""
         rows = self._db.execute(
-            "SELECT id, summary, project, claimed_by, claimed_at, context_links FROM work_nodes"
-            f" WHERE claimed_by IN ({_marks(agents)}) AND resolved = 0 ORDER BY claimed_at DESC LIMIT 20",
+            "SELECT id, summary, project, claimed_by, claimed_at, claimed_session, context_links FROM work_nodes"
+            f" WHERE claimed_by IN ({_marks(agents)}) AND resolved = 0 ORDER BY claimed_at DESC",
             agents,
-        ).fetchall()
-        return [_item(row) for row in rows if self.note(row[0]) is not None]
+        )
+        items = (item for item in map(_item, rows) if is_shown(item) and self.note(item.id) is not None)
+        return list(islice(items, _CLAIMS_MAX))
 
     def ready(self, project_id: str) -> list[WorkItem]:
         """What waits for nothing, in the order of graph_next."""
         rows = self._db.execute(
-            "SELECT id, summary, project, claimed_by, claimed_at, context_links, priority, parent, updated_at,"
-            " created_lamport FROM work_nodes AS one WHERE project = ? AND resolved = 0"
+            "SELECT id, summary, project, claimed_by, claimed_at, claimed_session, context_links, priority, parent,"
+            " updated_at, created_lamport FROM work_nodes AS one WHERE project = ? AND resolved = 0 AND held = 0"
             " AND NOT EXISTS (SELECT 1 FROM work_nodes AS child"
             "   WHERE child.parent = one.id AND child.resolved = 0 AND child.project <> ?)"
             " AND NOT EXISTS (SELECT 1 FROM edges JOIN work_nodes AS other ON other.id = edges.target"
@@ -381,7 +413,7 @@ class Graph:
             (project_id, _REDACTED, _REDACTED),
         ).fetchall()
         depths: dict[str, int] = {}
-        rows.sort(key=lambda row: (-_priority(row[6]), -self._depth(row[7], depths), row[8], row[9]))
+        rows.sort(key=lambda row: (-_priority(row[7]), -self._depth(row[8], depths), row[9], row[10]))
         return [_item(row) for row in rows[:50]]
 
     def _depth(self, parent: str | None, known: dict[str, int]) -> int:
@@ -398,10 +430,12 @@ class Graph:
 
 
 def _item(row: Sequence[Any]) -> WorkItem:
-    links = msgspec.json.decode(row[5], type=list[Any])
-    node_id, summary, project, claimed_by, claimed_at = row[:5]
+    links = msgspec.json.decode(row[6], type=list[Any])
+    node_id, summary, project, claimed_by, claimed_at, session = row[:6]
     kept = tuple(link for link in links if isinstance(link, str))
-    return WorkItem(node_id, summary, project, claimed_by, claimed_at, kept)
+    return WorkItem(
+        node_id, summary, project, claimed_by, claimed_at, session if isinstance(session, str) else None, kept
+    )
 
 
 def _priority(value: Any) -> float:

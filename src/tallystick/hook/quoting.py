@@ -12,9 +12,21 @@ FRAME = (
 )
 END = f"</{TAG}>"
 
-_TAG_START = re.compile(r"<(?=[A-Za-z/!?|])")
+_LESS_THAN = (
+    "<\u02c2\u02f1\u1438\u2039\u2329\u226a\u226e\u227a\u22d6\u276c"
+    "\u276e\u2770\u27e8\u27ea\u29fc\u2a79\u2aa1\u3008\u300a\ufe64\uff1c"
+)
+"""The sign that begins a tag, and those that look like it."""
+_TAG_START = re.compile(
+    rf"[{_LESS_THAN}][\u0300-\u036f\u20d0-\u20ff\ufe20-\ufe2f]*(?=[^\W\d_]|\s*(?:[/!?|]|{TAG[:6]}))", re.I
+)
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Unicode's Default_Ignorable_Code_Point, and the blank of Braille: a model may read on as if they were not there."""
 _PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]|\n")
 _RUNS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _WORD_LETTERS = 5
@@ -25,9 +37,15 @@ def plain(text: object, characters: int) -> str:
     """In one line, without what a person would not see: a note can neither forge a line of ours nor end the frame."""
     said = text if isinstance(text, str) else ""
     # Many characters may be dropped, but not so many that looking at them takes long.
-    said = "".join(each if unicodedata.category(each) not in _INVISIBLE else " " for each in said[: 4 * characters])
-    said = _TAG_START.sub("‹", _SPACES.sub(" ", said).strip())
+    said = _IGNORABLE.sub("", _folded(said[: 4 * characters]))
+    said = "".join(each if unicodedata.category(each) not in _INVISIBLE else " " for each in said)
+    said = _TAG_START.sub("[", _SPACES.sub(" ", said).strip())
     return said if len(said) <= characters else said[: characters - 1].rstrip() + "…"
+
+
+def _folded(text: str) -> str:
+    """Letters and signs of other widths and styles as the plain ones; the sign of our own cuts stays."""
+    return "…".join(unicodedata.normalize("NFKC", part) for part in text.split("…"))
 
 
 def quoted(text: object, characters: int) -> str:

@@ -71,10 +71,10 @@ def _indexed(home: Path, prompt: str) -> tuple[int, int, dict[str, float], Hits]
 def _stems(note: Note) -> frozenset[str]:
     from tallystick.commits.reserved_attributes import said
     from tallystick.projections.text.entity_words import values
-    from tallystick.projections.text.words import stem, words_of
+    from tallystick.projections.text.words import stem, words_in
 
     text = "\n".join([note.id, note.type, *values(said(note.attrs)), note.text[:10_000]])
-    return frozenset(map(stem, words_of(text[:20_000].casefold())))
+    return frozenset(map(stem, words_in(text[:20_000])))
 
 
 def _fitting(hits: Hits, weights: Mapping[str, float]) -> list[tuple[str, float]]:

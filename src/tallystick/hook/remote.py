@@ -15,6 +15,7 @@ import msgspec
 from tallystick.config import Settings
 from tallystick.hook.clients import Event
 from tallystick.hook.command import seconds
+from tallystick.processes import tags_above
 
 TOKEN_VARIABLE = "TALLYSTICK_TOKEN"
 PATH = "/v1/tools/hook.context"
@@ -46,6 +47,7 @@ def ask(settings: Settings, event: Event, paths: Sequence[str]) -> str:
         "prompt": event.prompt,
         "paths": list(paths),
         "stop_hook_active": event.is_repeated,
+        "processes": sorted(tags_above()),
     }
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     if token := os.environ.get(TOKEN_VARIABLE):

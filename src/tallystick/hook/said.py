@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from tallystick.config import Settings
 from tallystick.hook import recall, session_file
 from tallystick.hook.cited_files import WorkTree
 from tallystick.hook.clients import CLIENTS, KINDS, Client, Event, agents_of, hears, read_event, render
-from tallystick.hook.digest import Asked, Line, gather, put_together
+from tallystick.hook.digest import Asked, Line, Window, gather, put_together
 from tallystick.hook.graph import Allows, Graph, opened
 from tallystick.hook.session_file import Said, SessionFile
+from tallystick.processes import tag_of, tags_above
 from tallystick.repository import find_repository
+from tallystick.sessions import Sessions
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 URL_VARIABLE = "TALLYSTICK_URL"
@@ -83,8 +85,21 @@ def say(settings: Settings, event: Event) -> str:
     work = read_settings(base=settings.base, working=event.cwd, environ=os.environ)
     named = next((each for each in (settings.agent_identity, work.agent_identity) if each != DEFAULT_AGENT), None)
     tree = work_tree(settings, event)
-    gathered = gather_from(settings, work, event, agents_of(event.client, named), tree, relative_paths(event, tree))
+    agents, window = agents_of(event.client, named), window_of(settings)
+    gathered = gather_from(settings, work, event, agents, window, tree, relative_paths(event, tree))
     return "" if gathered is None else finish(event, gathered)
+
+
+def window_of(settings: Settings, session: str | None = None, tags: frozenset[str] | None = None) -> Window:
+    """Return the window that an MCP session belongs to, or the processes with these tags; by default those above this
+    process."""
+
+    @cache
+    def known_tags() -> frozenset[str]:
+        return tags_above() if tags is None else tags
+
+    sessions = Sessions(settings.base / "_system" / "sessions")
+    return Window(lambda other: other == session or tag_of(other) in known_tags() - {""}, sessions.is_alive)
 
 
 def gather_from(
@@ -92,6 +107,7 @@ def gather_from(
     work: WorkSettings,
     event: Event,
     agents: tuple[str, ...],
+    window: Window,
     tree: WorkTree | None,
     paths: tuple[str, ...],
     allows: Allows | None = None,
@@ -109,10 +125,11 @@ def gather_from(
             event=event,
             graph=graph,
             agents=agents,
+            window=window,
             search=partial(recall.search, home, graph),
             work_tree=tree,
             paths=paths,
-            said=frozenset(item.id for said in before if said.event in _ONCE for item in said.items),
+            said={item.id: said.position for said in before if said.event in _ONCE for item in said.items},
             since=_since(settings, event, graph, agents, before),
             begun=before[0].position if before else graph.position,
             claim_ttl_seconds=work.claim_ttl_milliseconds / 1000,

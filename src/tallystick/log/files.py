@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from tallystick.commits import chain
-from tallystick.errors import Corrupt, HeadMoved, LogClosed, StorageRefused
+from tallystick.errors import Corrupt, HeadMoved, LogClosed, Misplaced, StorageRefused, Unmasked, exhaustion
 from tallystick.file_locks import locked, open_lock, release, take
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.head_file import HeadFile
@@ -29,12 +29,21 @@ from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_s
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.segments import Segments, segment_path
 from tallystick.private_files import make_directory, sync_data, sync_directory, sync_files, write_all
+from tallystick.regular_files import is_at
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20
 _PATIENCE_SECONDS = 30.0
 _MASKING_SECONDS = 2.0
-_RESTORE = "run 'tallystick verify', then restore this segment from a backup; nothing was changed"
+_RESTORE = (
+    "run 'tallystick verify': if it finds the log sound, restart this process, else restore this segment from a backup;"
+    " nothing was changed"
+)
+_LOOK_AT_DISK = "look at the disk, then restart this process; it reads the log anew and goes on"
+_PUT_BACK = (
+    "put the files back where they were, or restart this process, which reads anew what is there;"
+    " repeat what was not acknowledged with the same nonce"
+)
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 logger = logging.getLogger(__name__)
@@ -198,13 +207,34 @@ class FilesLog:
             raise StorageRefused(
                 f"{self.system} cannot be written", hint="make the file system writable; reads go on meanwhile"
             )
-        self._claimed = take(self._lock, timeout_seconds=timeout_seconds)
-        if self._claimed and not self._is_settled():
-            if timeout_seconds == 0:
-                self.release()
-                return False
-            self._settle_what_a_writer_left()
+        if not self._take_lock(timeout_seconds):
+            return False
+        try:
+            self._require_in_place()
+            self._claimed = self._is_settled()
+            if not self._claimed and timeout_seconds > 0:
+                self._settle_what_a_writer_left()
+                self._claimed = True
+        finally:
+            if not self._claimed:
+                release(self._lock)
         return self._claimed
+
+    def _take_lock(self, timeout_seconds: float) -> bool:
+        """A lock file that was removed or replaced is opened anew: other processes use the one at the path."""
+        while take(self._lock, timeout_seconds=timeout_seconds):
+            if is_at(self._lock, self.system / "lock"):
+                return True
+            try:
+                fresh = open_lock(self.system / "lock")
+            except OSError as error:
+                release(self._lock)
+                raise exhaustion(error) or Misplaced(
+                    f"the lock of the log in {self.system} cannot be opened: {error.strerror}", hint=_PUT_BACK
+                ) from error
+            os.close(self._lock)
+            self._lock = fresh
+        return False
 
     def release(self) -> None:
         self._claimed = False
@@ -263,10 +293,10 @@ class FilesLog:
 
     def close(self) -> None:
         self._end_reading_ahead()
-        for fd in (self._writer, self._lock):
-            if fd >= 0:
-                os.close(fd)
-        self._writer = self._lock = -1
+        self._let_go_of_writer()
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
         self._closed = "the log was closed"
         self._segments.close()
         self._head_file.close()
@@ -287,14 +317,21 @@ class FilesLog:
             write_all(self._writer, data)
         except OSError as error:
             self._cut_back_to(expected, error)
+            if exhausted := exhaustion(error):
+                raise exhausted from error
             if error.errno not in _REFUSALS:
                 raise self._close_writer(f"writing to the log failed: {error.strerror}") from error
             raise StorageRefused(
                 f"the log could not be written: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was lost and reads go on",
             ) from error
-        if not self._syncs:
-            return
+        if self._syncs:
+            self._sync(expected)
+        # Not cut back: without its lock this process must not shorten a file that others may write.
+        if misplaced := self._misplaced():
+            raise self._close_writer(f"{misplaced} while the log was written", hint=_PUT_BACK)
+
+    def _sync(self, expected: Head) -> None:
         started = time.perf_counter()
         try:
             sync_data(self._writer)
@@ -304,28 +341,64 @@ class FilesLog:
             raise self._close_writer(f"the log could not be synced: {error.strerror}") from error
         metrics.SYNC_SECONDS.observe(time.perf_counter() - started)
 
+    def _require_in_place(self) -> None:
+        """Before anything is decided or changed: what is at the paths now may be another log."""
+        if misplaced := self._misplaced():
+            raise Misplaced(f"{misplaced} while this process had the log open", hint=_PUT_BACK)
+
+    def _misplaced(self) -> str | None:
+        """Which file is not the one that is open; None if all are. Three files, two calls of the system each."""
+        if not self._is_segment_in_place():
+            return f"{self._segments.paths[-1].name} was removed, replaced or moved"
+        if not self._head_file.is_in_place():
+            return "the stored head was removed, replaced or moved"
+        if not is_at(self._lock, self.system / "lock"):
+            return "the log's lock was removed or replaced"
+        return None
+
+    def _is_segment_in_place(self) -> bool:
+        paths = self._segments.paths
+        if paths and self._writer_path == paths[-1]:
+            return is_at(self._writer, paths[-1])
+        return self._segments.is_last_in_place()
+
     def _ready_segment(self, lamport: int, expected: Head) -> None:
         """Have the segment open that the next group goes to; start another when the last is full."""
-        paths = self._segments.paths
+        if not self._has_room():
+            # Another process may have started one and died.
+            self._segments.refresh()
         self._segments.check_named(expected.end, expected.lamport, lamport)
-        if paths and self._segments.size - self._segments.last_start < self._segment_bytes_max:
-            if self._writer_path != paths[-1]:
-                self._open_writer(paths[-1])
-            return
-        path = segment_path(self._segments.directory, lamport)
-        make_directory(self._segments.directory)
-        self._open_writer(path)
-        # Before anything is in it: else a power cut could take the name, and with it a group that was acknowledged.
-        # A crash after this leaves an empty segment behind the last commit, which the next append goes to.
-        sync_directory(path.parent)
-        self._segments.refresh()
+        if not self._has_room():
+            make_directory(self._segments.directory)
+            self._open_writer(segment_path(self._segments.directory, lamport))
+            self._segments.refresh()
+        elif self._writer_path != self._segments.paths[-1]:
+            self._open_writer(self._segments.paths[-1])
+            if not self._segments.is_last(self._writer):
+                self._let_go_of_writer()
+                raise Misplaced("the last segment of the log was replaced", hint=_PUT_BACK)
+
+    def _has_room(self) -> bool:
+        """Whether the last segment takes another group."""
+        is_full = self._segments.size - self._segments.last_start >= self._segment_bytes_max
+        return bool(self._segments.paths) and not is_full
 
     def _open_writer(self, path: Path) -> None:
+        self._let_go_of_writer()
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Before anything is in it: else a power cut could take the name, and with it a group that was acknowledged.
+        # A crash before this leaves an empty segment after the last commit, which the next append goes to.
+        try:
+            sync_directory(path.parent)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._writer, self._writer_path = fd, path
+
+    def _let_go_of_writer(self) -> None:
         if self._writer >= 0:
             os.close(self._writer)
-            self._writer, self._writer_path = -1, None
-        self._writer = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._writer_path = path
+        self._writer, self._writer_path = -1, None
 
     def _cut_back_to(self, head: Head, cause: OSError) -> None:
         """Take half-written bytes off again, so that nobody adopts what its writer was refused.
@@ -333,12 +406,14 @@ class FilesLog:
         A crash before this leaves them behind the mark: they may be adopted, though their callers were never told
         that they are there. That is allowed; what was said to be refused and is there is not, hence the close.
         """
-        if self._writer < 0:
+        # Nothing was written unless the last segment is open.
+        if self._writer_path is None or self._segments.paths[-1:] != [self._writer_path]:
             return
-        # A segment that was just started may not be known yet: there is nothing in it to keep.
-        is_known = self._segments.paths[-1:] == [self._writer_path]
+        if misplaced := self._misplaced():
+            # Others may write the file by now.
+            raise self._close_writer(f"a failed write ({cause.strerror}) was not undone: {misplaced}", hint=_PUT_BACK)
         try:
-            os.ftruncate(self._writer, max(0, head.end - self._segments.last_start) if is_known else 0)
+            os.ftruncate(self._writer, max(0, head.end - self._segments.last_start))
         except OSError as error:
             why = f"a failed write ({cause.strerror}) could not be undone: {error.strerror}"
             raise self._close_writer(why) from error
@@ -356,7 +431,7 @@ class FilesLog:
         try:
             self._masks.note(lamport, masks)
         except OSError as error:
-            raise StorageRefused(
+            raise exhaustion(error) or StorageRefused(
                 f"a redaction could not be noted: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was written and reads go on",
             ) from error
@@ -366,7 +441,8 @@ class FilesLog:
             self._masks.carry_out(self._segments)
         except OSError as error:
             # Its commit is in the log: only who opens the log anew may say that it is done.
-            raise self._close_writer(f"a redaction could not be carried out: {error.strerror}") from error
+            why = self._close_writer(f"a redaction could not be carried out: {error.strerror}")
+            raise Unmasked(why.message, hint=why.hint) from error
 
     def _finish_masks_of_the_dead(self) -> None:
         """Whoever lives holds the lock until its masks are done; what waits for them must not wait for ever."""
@@ -386,17 +462,23 @@ class FilesLog:
         except OSError as error:
             raise self._close_writer(f"the position could not be kept: {error.strerror}") from error
 
-    def _close_writer(self, why: str) -> LogClosed:
+    def _close_writer(self, why: str, *, hint: str = _LOOK_AT_DISK) -> LogClosed:
         self._closed = why
         logger.error("%s; this process writes no more", why)
-        return LogClosed(why, hint="look at the disk, then restart this process; it reads the log anew and goes on")
+        return LogClosed(why, hint=hint)
 
     # -- after a crash
 
     def _settle_what_a_crash_left(self) -> None:
         """Not while another process writes: it settles that itself, and its bytes are not ours."""
         self._segments.check_empty(self.head().lamport)
-        if self._lock < 0 or self._is_settled() or not take(self._lock, timeout_seconds=_PATIENCE_SECONDS):
+        if not self._segments.size and (witnessed := witnessed_by_snapshots(self.system)):
+            raise Corrupt(
+                f"the log in {self.system} is empty, but a snapshot was made at position {witnessed}",
+                hint="restore the log from a backup; if you know better, delete the snapshots directory",
+                details={"file": str(self._segments.directory), "line": 1},
+            )
+        if self._lock < 0 or self._is_settled() or not self._take_lock(_PATIENCE_SECONDS):
             return
         try:
             # Another process may have been first.
@@ -433,7 +515,7 @@ class FilesLog:
             self._move_mark(head)
 
     def _settle_what_a_writer_left(self) -> None:
-        """It died while we had the log open; we hold the lock, and let go of it if this cannot be settled."""
+        """It died while we had the log open; we hold the lock."""
         try:
             if not self._ends_at_the_mark():
                 # What somebody who died wrote whole is as good as what somebody who lives wrote.
@@ -445,14 +527,10 @@ class FilesLog:
             self._masks.finish(self._segments, self.head())
             self._masks.sweep()
         except OSError as error:
-            self.release()
-            raise StorageRefused(
+            raise exhaustion(error) or StorageRefused(
                 f"what a writer left that died could not be settled: {error.strerror}",
                 hint="free some space or make the file system writable; nothing was lost and reads go on",
             ) from error
-        except BaseException:
-            self.release()
-            raise
 
 
 def _open_lock(system: Path) -> int:
@@ -462,7 +540,7 @@ def _open_lock(system: Path) -> int:
         return open_lock(system / "lock")
     except OSError as error:
         if error.errno not in _REFUSALS or not system.is_dir():
-            raise StorageRefused(
+            raise exhaustion(error) or StorageRefused(
                 f"{system} cannot be made: {error.strerror}", hint="choose another base directory with --base"
             ) from error
         logger.warning("%s is read-only: serving reads", system)

@@ -9,6 +9,7 @@ holds; after a power cut it may be behind, and opening the log moves it forward 
 from __future__ import annotations
 
 import os
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Any
 
 import msgspec
 
-from tallystick.errors import Corrupt, Unreadable
+from tallystick.errors import Corrupt, LogError, Unreadable, exhaustion
 from tallystick.log import Head
 from tallystick.private_files import replace_file
+from tallystick.regular_files import is_at
 
 SECTOR_BYTES = 512
 _TORN_READS_MAX = 200
@@ -28,6 +30,7 @@ class HeadFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
+        self._opening = threading.Lock()
         # One tuple, since the log's own thread writes it while the loop reads it.
         self._seen: tuple[bytes | None, Head | None] = (None, None)
 
@@ -62,6 +65,10 @@ class HeadFile:
         os.pwrite(self._fd, raw, 0)
         self._seen = (raw, head)
 
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is the one at its path; true if none is open."""
+        return self._fd < 0 or is_at(self._fd, self.path)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
@@ -69,6 +76,10 @@ class HeadFile:
 
     def _open(self) -> bool:
         """Only what is not there is no mark: one that cannot be opened must not be taken for a log that has none."""
+        with self._opening:
+            return self._fd >= 0 or self._has_opened()
+
+    def _has_opened(self) -> bool:
         refused: OSError | None = None
         for flags in (os.O_RDWR, os.O_RDONLY):
             try:
@@ -81,9 +92,10 @@ class HeadFile:
                 refused = error
         raise self._unreadable(refused) from refused
 
-    def _unreadable(self, error: OSError | None) -> Unreadable:
+    def _unreadable(self, error: OSError | None) -> LogError:
         why = error.strerror if error else "?"
-        return Unreadable(f"the kept position in {self.path} cannot be read: {why}", details=self._place())
+        exhausted = None if error is None else exhaustion(error)
+        return exhausted or Unreadable(f"the kept position in {self.path} cannot be read: {why}", details=self._place())
 
     def _place(self) -> dict[str, Any]:
         return {"file": str(self.path), "line": 1}

@@ -48,7 +48,8 @@ def masks_of(
                 payload = _payload_left(lines[offset], fields, left, is_sound)
                 if payload is not None:
                     masks[offset], lines[offset] = payload, chain.mask(lines[offset], payload)
-    return masks
+    # Those who read meanwhile know by the oldest line of an entity whether any of them is masked.
+    return dict(sorted(masks.items()))
 
 
 def _payload_left(

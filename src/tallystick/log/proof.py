@@ -17,6 +17,7 @@ from tallystick.errors import Corrupt
 from tallystick.file_locks import is_held
 from tallystick.log import Head, are_new, reached, verifier_after
 from tallystick.log.head_file import HeadFile
+from tallystick.log.recovery import witnessed_by_snapshots
 from tallystick.log.segments import Segments
 
 Progress = Callable[[int, int], None]
@@ -77,6 +78,8 @@ class _Reading:
         self._segments = segments
         self._head_file = head_file
         self._lock = lock
+        # Before the head is read: a snapshot is taken of what is durable, so the head is there or further on.
+        self._witnessed = witnessed_by_snapshots(lock.parent)
         self._verifier = verifier_after(Head(), tenant=tenant)
         self._since = ""
         self._offset = 0
@@ -88,6 +91,7 @@ class _Reading:
             if kept is not None:
                 self._read(kept, progress)
                 self._check_end(kept)
+            self._check_witnessed()
         except Corrupt as error:
             return self._falsity(error)
         return self._proof()
@@ -202,6 +206,15 @@ class _Reading:
             raise Corrupt(
                 f"the log ends at lamport {self._verifier.lamport}, but {kept.lamport} was acknowledged: "
                 f"{kept.count - self._verifier.count} commits are missing from its end"
+            )
+
+    def _check_witnessed(self) -> None:
+        """An empty log without a stored head is that of a new memory, unless something is left of an older one."""
+        if self._verifier.lamport < self._witnessed:
+            self._offset = self._end
+            raise Corrupt(
+                f"the log ends at lamport {self._verifier.lamport}, but a snapshot was made at {self._witnessed}: "
+                "its end was cut off"
             )
 
     def _falsity(self, error: Corrupt) -> Proof:

@@ -19,14 +19,14 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from tallystick.commits import Commit, chain
-from tallystick.errors import Corrupt, StorageRefused, Unreadable
+from tallystick.errors import Corrupt, StorageRefused, Unreadable, exhaustion
 from tallystick.log import Entry, Head, head_after, verifier_after
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.segments import Segments
@@ -239,7 +239,7 @@ def _cut_off(segments: Segments, head: Head, problem: str) -> None:
     try:
         replace_file(torn, data)
     except OSError as error:
-        raise StorageRefused(
+        raise exhaustion(error) or StorageRefused(
             f"a torn end of {path.name} cannot be set aside: {error.strerror}", hint="free some space and start again"
         ) from error
     # Not synced here but with what was adopted, before the mark moves. A crash before that leaves the torn end, or
@@ -297,8 +297,7 @@ class PendingMasks:
             return
         # A crash in here leaves some payloads masked, and one perhaps half masked: neither what was committed nor
         # what is left. The note holds the bytes themselves, so doing all of it again is right whatever was done.
-        for offset, payload in note.masks.items():
-            _overwrite(segments, offset, payload)
+        _overwrite(segments, note.masks)
         # Torn ends may hold an earlier try to write what is masked now. Before the note goes: it is what makes
         # sure that this is done.
         for torn in segments.directory.glob("*.torn-*"):
@@ -324,7 +323,7 @@ class PendingMasks:
             return None
         except OSError as error:
             # Not `_damaged`, which advises to remove it: once the disk is back it is carried out.
-            raise Unreadable(
+            raise exhaustion(error) or Unreadable(
                 f"the redaction noted in {self._path} cannot be read: {error.strerror}",
                 details={"file": str(self._path), "line": 1},
             ) from error
@@ -369,13 +368,19 @@ def _payload_at(segments: Segments, offset: int, head: Head) -> tuple[int, int]:
         return 0, 0
 
 
-def _overwrite(segments: Segments, offset: int, payload: bytes) -> None:
-    # Of the same length, in place: no offset moves. A crash may leave half of it, which the note puts right.
-    index, place = segments.locate(offset)
-    masked = chain.mask(segments.line(offset), payload)
-    fd = os.open(segments.paths[index], os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.pwrite(fd, masked, place)
-        sync_data(fd)
-    finally:
-        os.close(fd)
+def _overwrite(segments: Segments, masks: Mapping[int, bytes]) -> None:
+    """Put each payload in its place, of the same length: no offset moves. Durable on return, by a sync a segment.
+
+    In the order of the note. A crash may leave some of it, and half of one line: the note puts that right.
+    """
+    with ExitStack() as stack:
+        opened: dict[Path, int] = {}
+        for offset, payload in masks.items():
+            index, place = segments.locate(offset)
+            path = segments.paths[index]
+            if path not in opened:
+                opened[path] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                stack.callback(os.close, opened[path])
+            os.pwrite(opened[path], chain.mask(segments.line(offset), payload), place)
+        for fd in opened.values():
+            sync_data(fd)

@@ -9,70 +9,131 @@ from __future__ import annotations
 import os
 import re
 import stat
+import threading
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from tallystick.errors import Corrupt, StorageRefused, Unreadable
+import msgspec
 
+from tallystick.errors import Corrupt, LogError, StorageRefused, Unreadable, exhaustion
+from tallystick.regular_files import is_at
+
+OPEN_MAX = 16
+"""Segments of one log that this process has open at a time, besides those that a thread reads at the moment."""
 _LINE_GUESS_BYTES = 2048
 _CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9]{20}\.jsonl")
 _LAMPORT = re.compile(rb',"lamport":([0-9]{1,16}),')
 
 
+class _Known(msgspec.Struct, frozen=True):
+    """The segments at one moment. Replaced as a whole, so a thread never sees a part of a change."""
+
+    paths: list[Path] = []
+    starts: list[int] = []
+    numbers: dict[int, int] = {}
+    """The lamport in the name of the segment that starts at an offset; of empty ones the last."""
+
+
 class Segments:
+    """For any number of threads."""
+
     def __init__(self, directory: Path) -> None:
         """Knows of no file before `refresh`."""
         self.directory = directory
-        self.paths: list[Path] = []
-        self._starts: list[int] = []
-        self._numbers: dict[int, int] = {}
-        self._fds: list[int] = []
+        self._known = _Known()
+        self._refreshing = threading.Lock()
+        self._files = _OpenFiles()
+
+    @property
+    def paths(self) -> list[Path]:
+        return self._known.paths
 
     def refresh(self) -> None:
         """Look for segments that other processes started."""
-        found = segment_files(self.directory)
-        if found[: len(self.paths)] != self.paths:
-            raise Corrupt(
-                f"a segment of the log vanished from {self.directory}",
-                details={"file": str(self.directory), "line": 1},
-            )
-        for path in found[len(self.paths) :]:
-            start = self.size
-            self._fds.append(_opened(path))
-            self._starts.append(start)
-            self._numbers[start] = int(path.stem)
-            self.paths.append(path)
+        with self._refreshing:
+            known = self._known
+            paths = self._listed(known.paths)
+            starts = list(known.starts)
+            for index in range(len(starts), len(paths)):
+                # A segment is sealed once the next one exists: its size does not change any more.
+                starts.append(starts[-1] + self._files.size(paths[index - 1]) if starts else 0)
+                self._files.size(paths[index])
+            if len(paths) > len(known.paths):
+                numbers = dict(zip(starts, (int(path.stem) for path in paths), strict=True))
+                self._known = _Known(paths, starts, numbers)
+
+    def _listed(self, known: list[Path]) -> list[Path]:
+        """Return the segments there are. Raises Corrupt if two listings in a row lack a known one.
+
+        A directory that is read while segments are added may show a later one without an earlier one, so a listing
+        counts when the next one begins with it.
+        """
+        paths = segment_files(self.directory)
+        while paths != known:
+            again = segment_files(self.directory)
+            if again[: len(paths)] == paths:
+                if paths[: len(known)] != known:
+                    raise self._vanished(next(path for path in known if path not in paths))
+                break
+            paths = again
+        return paths
+
+    def _vanished(self, path: Path) -> Corrupt:
+        return Corrupt(
+            f"the segment {path.name} vanished from {self.directory}",
+            hint="it was removed, renamed or moved with its directory: put it back, and this process goes on. If it is"
+            " there, restart this process and run 'tallystick verify'; restore from a backup only if that finds damage",
+            details={"file": str(path), "line": 1},
+        )
 
     @property
     def size(self) -> int:
         """Logical size: every byte there is, durable or not."""
-        return self._starts[-1] + os.fstat(self._fds[-1]).st_size if self.paths else 0
+        known = self._known
+        return known.starts[-1] + self._files.size(known.paths[-1]) if known.paths else 0
+
+    def is_last_in_place(self) -> bool:
+        """Whether the last segment that is known is the file at its path."""
+        paths = self._known.paths
+        return not paths or is_at(self._files.of(paths[-1]).fd, paths[-1])
+
+    def is_last(self, fd: int) -> bool:
+        """Whether this is an opening of the last segment that is known."""
+        file = self._files.of(self._known.paths[-1])
+        return os.path.samestat(os.fstat(fd), os.fstat(file.fd))
 
     @property
     def last_start(self) -> int:
-        return self._starts[-1] if self.paths else 0
+        starts = self._known.starts
+        return starts[-1] if starts else 0
 
     def locate(self, offset: int) -> tuple[int, int]:
         """Which segment, and where in it; of empty ones the last."""
-        if not self._starts:
+        starts = self._known.starts
+        if not starts:
             raise Corrupt(f"there is no log in {self.directory}", details={"file": str(self.directory), "line": 1})
-        index = bisect_right(self._starts, offset) - 1
-        return index, offset - self._starts[index]
+        index = bisect_right(starts, offset) - 1
+        return index, offset - starts[index]
 
     def end_of(self, index: int) -> int:
-        return self._starts[index + 1] if index + 1 < len(self._starts) else self.size
+        known = self._known
+        if index + 1 < len(known.starts):
+            return known.starts[index + 1]
+        return known.starts[index] + self._files.size(known.paths[index])
 
     def expect(self, offsets: Iterable[int]) -> None:
         """Tell the system what will be read: what it has to fetch from the disk comes side by side, and not one after
         the other as it is asked for."""
         if not hasattr(os, "posix_fadvise"):
             return
-        with suppress(OSError, Corrupt):
+        with suppress(OSError, LogError):
             for index, place in map(self.locate, offsets):
-                os.posix_fadvise(self._fds[index], place, _LINE_GUESS_BYTES, os.POSIX_FADV_WILLNEED)
+                file = self._files.of(self.paths[index])
+                os.posix_fadvise(file.fd, place, _LINE_GUESS_BYTES, os.POSIX_FADV_WILLNEED)
 
     def line(self, offset: int) -> bytes:
         size = _LINE_GUESS_BYTES
@@ -155,7 +216,7 @@ class Segments:
 
         The name may be lower than the first lamport: of a segment that a full disk kept empty for a while.
         """
-        number = self._numbers.get(offset)
+        number = self._known.numbers.get(offset)
         if number is not None and not after < number <= lamport:
             path = segment_path(self.directory, number)
             raise Corrupt(
@@ -166,9 +227,10 @@ class Segments:
 
     def check_empty(self, lamport: int) -> None:
         """Raises Corrupt unless the last alone is empty, if any is, and waits for a commit behind `lamport`."""
-        for index, path in enumerate(self.paths):
-            is_last = index + 1 == len(self.paths)
-            if self.end_of(index) == self._starts[index] and not (is_last and int(path.stem) > lamport):
+        known = self._known
+        for index, path in enumerate(known.paths):
+            is_last = index + 1 == len(known.paths)
+            if self.end_of(index) == known.starts[index] and not (is_last and int(path.stem) > lamport):
                 raise Corrupt(
                     f"{path.name} is empty, and commits lie behind it",
                     hint="restore the segment from a backup; nothing was changed",
@@ -176,16 +238,27 @@ class Segments:
                 )
 
     def find(self, lamports: Collection[int]) -> dict[int, int]:
-        """The offsets of these commits. Some thirty reads each; all lines for those that are not where they should be.
+        """The offsets of these commits. Some thirty reads each, one for a commit right after another one of them; all
+        lines for those that are not where they should be.
 
         Lamports rise, so they can be bisected; where damage broke the order, every line is looked at.
         """
-        found = {lamport: offset for lamport in lamports if (offset := self._bisected(lamport)) is not None}
+        found: dict[int, int] = {}
+        after = 0
+        for lamport in sorted(lamports):
+            offset = self._right_at(after, lamport)
+            offset = self._bisected(lamport) if offset is None else offset
+            if offset is not None:
+                found[lamport], after = offset, offset + len(self.line(offset)) + 1
         missing = set(lamports) - found.keys()
         for offset, line, _ in self.lines(0, self.size) if missing else ():
             if (lamport := _lamport_of(line)) in missing:
                 found.setdefault(lamport, offset)
         return found
+
+    def _right_at(self, offset: int, lamport: int) -> int | None:
+        """The offset, if the line there is this commit's."""
+        return offset if offset < self.size and _lamport_of(self.line(offset)) == lamport else None
 
     def _bisected(self, lamport: int) -> int | None:
         low, high = 0, self.size
@@ -204,14 +277,14 @@ class Segments:
     def _line_start(self, offset: int) -> int:
         """Of the line that has a byte at this offset. No line begins before its segment does."""
         index, place = self.locate(offset)
-        size = _LINE_GUESS_BYTES
+        first, size = offset - place, _LINE_GUESS_BYTES
         while place > 0:
             start = max(0, place - size)
             newline = self._pread(index, place - start, start).rfind(b"\n")
             if newline >= 0:
-                return self._starts[index] + start + newline + 1
+                return first + start + newline + 1
             place, size = start, size * 8
-        return self._starts[index]
+        return first
 
     def place(self, offset: int) -> tuple[Path, int]:
         """File and line number of an offset. Counts newlines, as far as they can be read: for messages only."""
@@ -240,19 +313,66 @@ class Segments:
         )
 
     def _pread(self, index: int, size: int, place: int) -> bytes:
+        path = self.paths[index]
+        file = self._files.of(path)
         try:
-            return os.pread(self._fds[index], size, place)
+            return os.pread(file.fd, size, place)
         except OSError as error:
-            path = self.paths[index]
-            raise Unreadable(
+            raise exhaustion(error) or Unreadable(
                 f"{path.name} cannot be read at byte {place}: {error.strerror}",
                 details={"file": str(path)},
             ) from error
 
     def close(self) -> None:
-        for fd in self._fds:
-            os.close(fd)
-        self._fds, self._starts, self._numbers, self.paths = [], [], {}, []
+        self._known, self._files = _Known(), _OpenFiles()
+
+
+class _File:
+    """An open segment. It is closed when nothing refers to it any more, so never while a thread reads it."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class _OpenFiles:
+    """The segments that were used last, open. For any number of threads."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[Path, _File] = OrderedDict()
+        self._using = threading.Lock()
+        self._identities: dict[Path, tuple[int, int]] = {}
+
+    def of(self, path: Path) -> _File:
+        """Raises Corrupt if the file is missing or is another one than before, StorageRefused if it cannot be read."""
+        with self._using:
+            file = self._files.get(path)
+            if file is None:
+                file = self._files[path] = self._open(path)
+                if len(self._files) > OPEN_MAX:
+                    self._files.popitem(last=False)
+            else:
+                self._files.move_to_end(path)
+            return file
+
+    def size(self, path: Path) -> int:
+        return os.fstat(self.of(path).fd).st_size
+
+    def _open(self, path: Path) -> _File:
+        file = _File(_opened(path))
+        status = os.fstat(file.fd)
+        identity = status.st_dev, status.st_ino
+        if self._identities.setdefault(path, identity) != identity:
+            raise Corrupt(
+                f"{path.name} was replaced by another file while this process had the log open",
+                hint="restart this process; it reads the log anew",
+                details={"file": str(path), "line": 1},
+            )
+        return file
 
 
 def _lamport_of(line: bytes) -> int:
@@ -272,7 +392,7 @@ def segment_files(directory: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise Unreadable(
+        raise exhaustion(error) or Unreadable(
             f"{directory} cannot be read: {error.strerror}",
             details={"file": str(directory), "line": 1},
         ) from error
@@ -290,7 +410,7 @@ def _opened(path: Path) -> int:
     except FileNotFoundError as error:
         raise Corrupt(f"{path.name} leads nowhere", details={"file": str(path), "line": 1}) from error
     except OSError as error:
-        raise StorageRefused(
+        raise exhaustion(error) or StorageRefused(
             f"{path} cannot be read: {error.strerror}", hint="look at its permissions and at the disk"
         ) from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -21,18 +20,20 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import msgspec
 
-from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_NAME, home_directory
+from tallystick.approvals import read_approvals, write_approvals
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_BYTES_MAX, FILE_NAME, home_directory
 from tallystick.errors import Denied, InvalidArgument, NotFound
-from tallystick.private_files import make_directory, replacing
+from tallystick.git import run_git
+from tallystick.plain_formats import NotPlain, read_plain_toml
+from tallystick.private_files import make_directory
 from tallystick.projections.checkpoint_keys import check_outside
+from tallystick.regular_files import read_bounded
 from tallystick.state.work.required_evidence import CHECK, CHECK_PREFIX, FAILED, PASSED
 
 CHECK_SECONDS_MAX = 3_600.0
 _GIT_SECONDS_MAX = 120.0
-_FILE_BYTES_MAX = 1 << 20
 _TAIL_BYTES = 4_000
 _TABLE = "checks"
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 
 
 class ChecksFile(msgspec.Struct, frozen=True):
@@ -74,14 +75,14 @@ def find_checks(start: Path) -> ChecksFile:
 
 
 def _read(path: Path) -> ChecksFile:
-    with path.open("rb") as file:
-        data = file.read(_FILE_BYTES_MAX + 1)
-    if len(data) > _FILE_BYTES_MAX:
-        raise _malformed(path, "it is too large")
     try:
-        said = tomllib.loads(data.decode("utf-8-sig")).get(_TABLE)
-    except (ValueError, RecursionError) as error:
-        raise _malformed(path, str(error)) from None
+        data = read_bounded(path, FILE_BYTES_MAX)
+    except OSError as error:
+        raise _malformed(path, str(error.strerror)) from None
+    try:
+        said = read_plain_toml(data).get(_TABLE)
+    except NotPlain as error:
+        raise _malformed(path, f"it {error}") from None
     if not isinstance(said, dict) or not said:
         raise _malformed(path, f"it has no table [{_TABLE}]")
     return ChecksFile(
@@ -120,7 +121,7 @@ def allowed_file(environ: Mapping[str, str]) -> Path:
 def require_allowed(found: ChecksFile, allowed: Path, base: Path, confirm: Callable[[ChecksFile], bool] | None) -> None:
     """`confirm` asks the person; None where nobody is there. Raises Denied."""
     check_outside(allowed, base, "whoever can write files there could allow commands", code="CHECKS_INVALID")
-    known = _known(allowed)
+    known = read_approvals(allowed)
     if known.get(str(found.path)) == found.sha256:
         return
     changed = "has changed since its commands were allowed" if str(found.path) in known else "was never allowed"
@@ -132,21 +133,7 @@ def require_allowed(found: ChecksFile, allowed: Path, base: Path, confirm: Calla
         )
     if not confirm(found):
         raise Denied(f"{found.path} {changed}, and was not allowed now", code="CHECKS_NOT_ALLOWED")
-    make_directory(allowed.parent)
-    with replacing(allowed) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(msgspec.json.encode({**known, str(found.path): found.sha256}))
-
-
-def _known(allowed: Path) -> dict[str, str]:
-    """Whatever others could have written allows nothing."""
-    try:
-        seen = allowed.stat()
-        if seen.st_mode & 0o022 or seen.st_uid != os.geteuid():
-            return {}
-        return msgspec.json.decode(allowed.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError):
-        return {}
+    write_approvals(allowed, {**known, str(found.path): found.sha256})
 
 
 # -- running them
@@ -232,7 +219,11 @@ def tree_digest(directory: Path) -> dict[str, str]:
                 "GIT_OBJECT_DIRECTORY": f"{scratch}/objects",
                 "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects),
             }
-            _git(top, apart, "add", "--all")
+            # Not 'git add', which looks into submodules by a process with the settings of each.
+            names = _git(top, {}, "ls-files", "-z", "-c", "-o", "--exclude-standard", "--deduplicate")
+            # A repository in the work tree is listed with a slash.
+            data = os.fsencode(names.replace("/\0", "\0"))
+            _git(top, apart, "update-index", "--add", "--remove", "-z", "--stdin", data=data)
             tree = _git(top, apart, "write-tree")
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
@@ -243,16 +234,6 @@ def tree_digest(directory: Path) -> dict[str, str]:
     return {"gitTree": tree} | ({"gitCommit": commit} if committed == tree else {})
 
 
-def _git(directory: Path, changed: Mapping[str, str], *arguments: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environ = {**kept, "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-    ran = subprocess.run(
-        [*_GIT, *arguments],
-        cwd=directory,
-        env={**environ, **changed},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_GIT_SECONDS_MAX,
-        check=True,
-    )
-    return ran.stdout.decode().removesuffix("\n")
+def _git(directory: Path, environ: Mapping[str, str], *arguments: str, data: bytes = b"") -> str:
+    printed = run_git(directory, *arguments, seconds=_GIT_SECONDS_MAX, data=data, environ=environ)
+    return os.fsdecode(printed).removesuffix("\n")

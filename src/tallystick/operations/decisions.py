@@ -114,6 +114,8 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether time was up before all lines were looked at."""
     damaged: int
     """Lines that are no events."""
+    withholds: bool
+    """Whether the policy may withhold decisions from the reader."""
 
 
 class DeniedAttempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,18 +206,30 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_decisions(
-    store: Store, principal: Principal, audit: AuditIndex, wanted: Wanted, most: int = PAGE
+    store: Store,
+    principal: Principal,
+    audit: AuditIndex,
+    wanted: Wanted,
+    most: int = PAGE,
+    seconds_max: float = SECONDS_MAX,
 ) -> Decisions:
-    """The newest that fit. Reads no longer than a second."""
+    """The newest that fit, as far as they are found in this time."""
     await store.flush_audit()
     await asyncio.to_thread(audit.read, INDEXING_SECONDS)
-    scan = _Scan(audit, wanted)
+    withholds = await store.withholds(principal)
+    scan = _Scan(audit, wanted, seconds_max)
     found: list[DecisionLine] = []
     while len(found) <= most and not scan.is_over:
         part = await asyncio.to_thread(scan.more, _AT_ONCE)
-        found += await _readable(store, principal, part)
+        found += await _readable(store, principal, part) if withholds else map(_shown, part)
     older = found[most - 1].seq if len(found) > most else scan.reached if scan.is_cut else None
-    return Decisions(lines=found[:most], older=older, is_cut=scan.is_cut, damaged=scan.damaged)
+    return Decisions(
+        lines=found[:most],
+        older=older,
+        is_cut=scan.is_cut,
+        damaged=scan.damaged,
+        withholds=withholds,
+    )
 
 
 async def count_denials(
@@ -273,15 +287,14 @@ def _by_actor(attempts: Iterable[DeniedAttempt]) -> list[Denials]:
     return sorted(found, key=lambda each: -each.count)
 
 
-async def tally_decisions(
-    store: Store, principal: Principal, audit: AuditIndex, wanted: Wanted, found: Decisions, now: int
-) -> DecisionTally | None:
+async def tally_decisions(audit: AuditIndex, wanted: Wanted, found: Decisions, now: int) -> DecisionTally | None:
     """Of the time that is asked about, else of the last day; `found` is what the same question found. None where that
     is not all and something may be withheld, one resource is asked about, or there are too many."""
     until = min(now, from_text(wanted.until)) if wanted.until else now
     since = min(from_text(wanted.since), until) if wanted.since else max(0, until - _DAY)
     counts = None
-    if wanted.resource is None and not await store.read(principal, Action.SEARCH, _narrows):
+    # The index leaves out what it takes for a look.
+    if wanted.resource is None and wanted.except_looks_by is not None and not found.withholds:
         counts = await asyncio.to_thread(audit.count, since, until, SPANS, wanted.fits_kind)
     if counts is None and found.older is None and wanted.before is None:
         counts = _count_lines(found.lines, since, until)
@@ -295,10 +308,6 @@ async def tally_decisions(
         denied=sum(denied for _, denied in counts),
         spans=[DecisionSpan(begin, *count) for begin, count in zip(begins, counts, strict=True)],
     )
-
-
-def _narrows(state: State, read_filter: ReadFilter) -> bool:
-    return read_filter.narrows
 
 
 def _count_lines(lines: Iterable[DecisionLine], since: int, until: int) -> list[tuple[int, int]]:
@@ -379,21 +388,14 @@ def _find(audit: Path, seq: int) -> Line | None:
 
 async def _readable(store: Store, principal: Principal, lines: list[Line]) -> list[DecisionLine]:
     def look(state: State, read_filter: ReadFilter) -> list[Line]:
-        if not read_filter.narrows:
-            return lines
-        return [line for line in lines if _allows(state, read_filter, getattr(line.event, "resource", None))]
+        return [line for line in lines if _allows(read_filter, getattr(line.event, "resource", None))]
 
     return [_shown(line) for line in await store.read(principal, Action.SEARCH, look)]
 
 
-def _allows(state: State, read_filter: ReadFilter, resource: str | None) -> bool:
-    """An edge is read with both its ends. What never was there is withheld too, as with references: else it would
-    show which of the two it is."""
-    if resource is None:
-        return True
-    name, is_node = state.edge_name(resource), state.last_owner(resource) is not None
-    ends = (name["from"], name["to"]) if name is not None else ()
-    return (is_node or bool(ends)) and read_filter.allows_all((*ends, resource) if is_node else ends)
+def _allows(read_filter: ReadFilter, resource: str | None) -> bool:
+    """What never was there is withheld too, as with references: else it would show which of the two it is."""
+    return resource is None or not read_filter.narrows or read_filter.allows_entity(resource)
 
 
 def _shown(line: Line) -> DecisionLine:

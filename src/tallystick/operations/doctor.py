@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +17,7 @@ from tallystick import __version__
 from tallystick.audit.proof import verify_audit
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import chain
-from tallystick.config import FILE_NAME, Settings, misspelt_variables, why_this_base
+from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.file_locks import is_held
 from tallystick.log import Head
@@ -27,10 +27,12 @@ from tallystick.operations import counted
 from tallystick.operations.at_rest import encryption_of
 from tallystick.operations.orphans import find_orphans
 from tallystick.operations.tenants import strays_of
+from tallystick.operations.trust_settings import ignored_settings
 from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
+    from tallystick.log.jetstream.messages import MachineStatus
 
 Status = Literal["good", "odd", "bad"]
 _SILENT_SECONDS = 60.0
@@ -90,6 +92,8 @@ def _base(settings: Settings) -> Iterator[Finding]:
         yield Finding("tenants", f"no tenants: {', '.join(strays)} in {settings.base / 'tenants'}", "odd", advice)
     configuration = settings.base / FILE_NAME
     yield Finding("settings", str(configuration) if configuration.exists() else "defaults and environment")
+    for line in ignored_settings(settings.base):
+        yield Finding("settings", line, "odd", CONFIRM_HINT)
     for name, meant in misspelt_variables(os.environ).items():
         yield Finding("settings", f"there is no setting for the variable {name}", "odd", f"did you mean {meant}?")
     nearest = next(path for path in (settings.home, *settings.home.parents) if path.exists())
@@ -158,6 +162,19 @@ def _stream(settings: Settings) -> Iterator[Finding]:
         is_well = not machine.troubled and seen.ago(machine) < _SILENT_SECONDS
         advice = f"its log says why {', '.join(machine.troubled)} is behind" if machine.troubled else "is it running?"
         yield Finding("machine", said, "good" if is_well else "odd", None if is_well else advice)
+    yield from _foreign(seen.machines)
+
+
+def _foreign(machines: Sequence[MachineStatus]) -> Iterator[Finding]:
+    """Messages that other programs published to the subjects of a log, which every machine skips."""
+    for subject in sorted({subject for machine in machines for subject in machine.foreign}):
+        count, last = max(machine.foreign.get(subject, (0, 0)) for machine in machines)
+        yield Finding(
+            "foreign",
+            f"{counted(count, 'message')} of another program on {subject} skipped, the last is message {last}",
+            "odd",
+            "let no other user publish there: docs/guides/several-machines.md names the permissions",
+        )
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -224,6 +241,8 @@ def _last_commit(line: bytes, head: Head) -> Iterator[Finding]:
 
 def _lines(settings: Settings) -> Iterator[Finding]:
     """What `verify` would refuse must not look sound here."""
+    from tallystick.operations.rule_scan import scan_log
+
     with unopened(settings.system) as log:
         size = log.segments.size
     if size > _PROVEN_BYTES_MAX:
@@ -233,6 +252,8 @@ def _lines(settings: Settings) -> Iterator[Finding]:
     proof = prove(settings.system, tenant=settings.tenant)
     if proof.problem is None:
         yield Finding("lines", f"all {counted(proof.commits, 'commit')} are what was committed")
+        for each in scan_log(settings.system):
+            yield Finding("rules", f"'{each.entity}' {each.problem}", "odd", each.advice)
     else:
         place = f"{proof.file}, line {proof.line}: " if proof.file else ""
         yield Finding("lines", f"{place}{proof.problem}", "bad", _RESTORE)
@@ -342,14 +363,18 @@ def _is_last_line(log: Unopened, head: Head) -> bool:
         return False
 
 
-def _erasure(settings: Settings) -> Iterator[Finding]:
-    from tallystick.projections.registry import pending_erasures
+_SHOWN_BESIDE = 20
+_ERASURE = "a server that opens this memory finishes it, once no other program reads these files"
 
-    pending = pending_erasures(settings.home)
-    if pending:
-        found = f"{', '.join(each.where for each in pending)} may still hold what was redacted or deleted"
-        advice = "a server that opens this memory finishes it, once no other program reads these files"
-        yield Finding("erasure", found, "odd", advice)
+
+def _erasure(settings: Settings) -> Iterator[Finding]:
+    from tallystick.projections.registry import pending_erasures, pending_redactions
+
+    redacted = {each.where for each in pending_redactions(settings.home)}
+    for each in pending_erasures(settings.home):
+        is_redacted = each.where in redacted
+        found = f"{each.where} may still hold what was {'redacted' if is_redacted else 'deleted'}"
+        yield Finding("erasure", found, "bad" if is_redacted else "odd", _ERASURE)
 
 
 def _views(settings: Settings) -> Iterator[Finding]:
@@ -363,6 +388,9 @@ def _views(settings: Settings) -> Iterator[Finding]:
         yield Finding("views", "the files under _content are as they should be")
     for problem in problems:
         yield Finding("views", f"{problem.path}: {problem.problem}", "odd", "put it right; it is tried again by itself")
+    beside = sorted(path.relative_to(settings.home) for path in (settings.home / "_content").glob("*/*.edited-*"))
+    for path in beside[:_SHOWN_BESIDE]:
+        yield Finding("views", f"{path}: a hand edit that was not adopted", "odd", "take what you need, then remove it")
 
 
 def _lineage(settings: Settings) -> Iterator[Finding]:

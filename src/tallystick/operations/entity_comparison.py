@@ -41,7 +41,7 @@ async def compare_entity(
         known = state.lineage(entity_id, "direct", 0, 1, read_filter)
         if known is None:
             raise NotFound(f"no entity '{entity_id}' was ever written")
-        ends = sorted((state.resolve(one), state.count if other is None else state.resolve(other)))
+        ends = sorted((state.moment(one), state.count if other is None else state.moment(other)))
         counts = []
         for at in ends:
             lamport = state.commit(at).lamport if at else 0

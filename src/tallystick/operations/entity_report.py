@@ -197,7 +197,7 @@ def _report(
     neighbours = state.edges(entity_id, at=at, limit=EDGES_MAX + 1, read_filter=read_filter) if node else []
     history = list(_history(steps, moment))[::-1]
     attributes = [_with_redactor(each, (*before, *steps)) for each in _attributes(attrs, before, moment)]
-    now = None if claims is None or at is not None else claims.moment(wall_clock())
+    now = None if claims is None or at is not None else claims.moment(state.time_after(wall_clock()))
     named = attrs or next((_attrs_of(step.commit) for step in reversed(before) if _says(step.commit)), {})
     return EntityReport(
         id=entity_id,

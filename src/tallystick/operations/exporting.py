@@ -190,7 +190,7 @@ class _Reader:
     # -- which
 
     def _find_moment(self, state: State, read_filter: ReadFilter) -> _Moment:
-        at = state.count if self._options.as_of is None else state.resolve(self._options.as_of)
+        at = state.count if self._options.as_of is None else state.moment(self._options.as_of)
         head = state.commit(at) if at else None
         return _Moment(at, head.lamport if head else 0, head.timestamp if head else "")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
-from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, chain
+from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, Verb, chain
 from tallystick.commits.mask import tag_name
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
@@ -27,7 +27,7 @@ from tallystick.projections.registry import PendingErasure
 from tallystick.projections.registry import pending_erasures as pending_in_projections
 from tallystick.snapshots import cached_positions
 from tallystick.state.derivation import entity_of
-from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
+from tallystick.state.mentions import Mention, Subject, Unread, attributes_of, find_mentions, is_subject
 from tallystick.store import Store
 
 FIELDS_MAX = 100
@@ -158,6 +158,7 @@ class Redaction(msgspec.Struct, frozen=True):
     reason: str | None
     commit_id: str
     masked_payloads: int
+    policy_version: str
 
 
 class PendingBackup(msgspec.Struct, frozen=True):
@@ -208,12 +209,15 @@ def not_searched(found: Search) -> list[NotSearched]:
 
 async def _search(context: OperationContext, store: Store, subject: Subject, progress: Progress) -> Search:
     found = Search(context.settings.tenant)
+    persons: set[str] = set()
     contents = Contents(context.settings.home)
     total = (await store.partition(context.principal)).log_bytes
     async for entry in store.commits(context.principal):
         commit = entry.commit
         if commit.operation in REDACTIONS:
             found.redactions.append(commit)
+        if is_subject(commit, subject):
+            persons.add(entity_of(commit))
         for mention in find_mentions(commit, subject, contents.read):
             if isinstance(mention, Unread):
                 found.unread.append(mention)
@@ -222,7 +226,24 @@ async def _search(context: OperationContext, store: Store, subject: Subject, pro
             else:
                 _plan(found, mention, mention.field, commit, subject)
         progress("searching", entry.end, total)
+    if persons:
+        await _plan_persons(context, store, found, persons, subject)
     return found
+
+
+async def _plan_persons(
+    context: OperationContext, store: Store, found: Search, persons: set[str], subject: Subject
+) -> None:
+    """Plan every attribute that any version of these nodes had: they are the person."""
+    async for entry in store.commits(context.principal):
+        commit = entry.commit
+        if commit.operation is not Verb.UPSERT_NODE or (entity := entity_of(commit)) not in persons:
+            continue
+        for field in attributes_of(commit):
+            plan = found.plans.get(("node", entity))
+            if plan is None or field.removeprefix("attrs.") not in plan.names:
+                place = Mention(entity, "node", field, commit.lamport, commit.commit_id, field)
+                _plan(found, place, field, commit, subject)
 
 
 def _plan(found: Search, mention: Mention, field: str, commit: Commit, subject: Subject) -> None:
@@ -417,8 +438,9 @@ def _without_names(value: Any, subject: Subject) -> Any:
         return {name: _without_names(each, subject) for name, each in value.items()}
     if isinstance(value, list):
         return [_without_names(each, subject) for each in value]
-    is_name = isinstance(value, str) and subject.is_named_in(value) and not MADE_UP.fullmatch(value)
-    return NAMES_THE_SUBJECT if is_name else value
+    if not isinstance(value, str) or MADE_UP.fullmatch(value):
+        return value
+    return NAMES_THE_SUBJECT if subject.is_named_in(value) or subject.has_id(value) else value
 
 
 # -- what was redacted before
@@ -517,4 +539,5 @@ def describe_redaction(commit: Commit) -> Redaction:
         reason=said.get("reason"),
         commit_id=commit.commit_id,
         masked_payloads=len(commit.redacts or {}),
+        policy_version=commit.policy_version,
     )

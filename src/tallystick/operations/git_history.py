@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound
-from tallystick.toolsets.knowledge.freshness import HiddenPaths, Repository, Unknown, git_environment
+from tallystick.git import start_git
+from tallystick.toolsets.knowledge.freshness import HiddenPaths, Repository, Unknown
 
 SECONDS_MAX = 10.0
 OUTPUT_BYTES_MAX = 1 << 20
@@ -27,12 +28,6 @@ FILE_BYTES_MAX = 32 << 20
 COMMITS_MAX = 2_000
 _BINARY_LOOK_BYTES = 8_000
 _TEXT_MAX = 200
-_SAFE = (
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "core.quotePath=false"),
-    *("-c", f"core.hooksPath={os.devnull}"),
-    *("-c", "log.showSignature=false"),
-)
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +72,8 @@ class GitHistory:
         if not self.root.is_dir():
             raise _no_repository()
         self._deadline = time.monotonic() + seconds_max
-        self._off: dict[str, str] = {}
         if self._find("rev-parse", "--is-inside-work-tree") != "true":
             raise _no_repository()
-        self._off = self._filters_off()
 
     def path_of(self, file: str) -> str:
         """Relative to the repository, through symbolic links. Raises InvalidArgument for what lies outside."""
@@ -107,7 +100,7 @@ class GitHistory:
         """Raises NotFound for a file or line that is not there."""
         self._check_line(path, line)
         span = f"-L{line},{line}"
-        said, fault = self._ask("blame", "--incremental", "--no-textconv", "--no-progress", span, "--", path)
+        said, fault = self._ask("blame", "--incremental", "--no-progress", span, "--", path)
         if fault is not None:
             if self._find("cat-file", "-t", f"HEAD:./{path}") is None:
                 return Blamed(None)
@@ -117,7 +110,7 @@ class GitHistory:
 
     def touching(self, path: str) -> Touching:
         """Raises NotFound for what is neither there nor was ever committed."""
-        asked = ("log", "--follow", "--no-textconv", "--no-ext-diff", "--format=%H", f"-n{COMMITS_MAX}", "--", path)
+        asked = ("log", "--follow", "--format=%H", f"-n{COMMITS_MAX}", "--", path)
         said, fault = self._ask(*asked)
         commits = () if fault is not None else tuple(said.decode("ascii", "replace").split())
         if fault is not None and self._find("rev-parse", "--verify", "--quiet", "HEAD") is not None:
@@ -153,17 +146,6 @@ class GitHistory:
         if line > lines:
             raise NotFound(f"'{path}' has no line {line}: it has {lines}", code="LINE_NOT_FOUND")
 
-    def _filters_off(self) -> dict[str, str]:
-        """Blame compares with the working tree, and would run what filters it: they are set to nothing."""
-        names, _ = self._ask("config", "-z", "--name-only", "--get-regexp", r"^filter\.")
-        drivers = {os.fsdecode(name).rpartition(".")[0] for name in names.split(b"\0") if name}
-        values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-        off = [(f"{driver}.{name}", value) for driver in sorted(drivers) for name, value in values]
-        environ = {"GIT_CONFIG_COUNT": str(len(off))}
-        for number, (key, value) in enumerate(off):
-            environ |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return environ
-
     def _is_shallow(self) -> bool:
         return self._find("rev-parse", "--is-shallow-repository") == "true"
 
@@ -176,24 +158,18 @@ class GitHistory:
         import tempfile
 
         left = self._deadline - time.monotonic()
-        command = ["git", "--no-pager", "--literal-pathspecs", *_SAFE, *arguments]
         try:
             with tempfile.TemporaryFile() as complaints:
-                process = subprocess.Popen(
-                    command,
-                    cwd=self.root,
-                    env=git_environment() | self._off,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=complaints,
-                )
-                said, is_over = _read_bounded(process, left)
+                process = start_git(self.root, *arguments, seconds=left, stderr=complaints)
+                said, is_over = _read_bounded(process, self._deadline - time.monotonic())
                 complaints.seek(0)
                 fault = complaints.read(_TEXT_MAX * 4).decode(errors="replace")
         except FileNotFoundError:
             raise NotFound("there is no git on this machine", code="NO_GIT", hint="install git") from None
-        except OSError as error:
+        except (OSError, subprocess.CalledProcessError) as error:
             raise _no_repository() from error
+        except subprocess.TimeoutExpired:
+            is_over = False
         if not is_over:
             raise LimitExceeded(f"git took longer than {SECONDS_MAX:g} s", code="GIT_TIMEOUT", hint="try again")
         if len(said) > OUTPUT_BYTES_MAX:

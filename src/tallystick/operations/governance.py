@@ -8,6 +8,7 @@ it the counts are kept: the rest of the log is counted while nobody waits, and t
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
@@ -114,13 +115,10 @@ class KeptCounts:
     async def of(self, store: Store, principal: Principal) -> _Tally:
         """For who may read everything."""
         kept = self._kept.get(principal.tenant)
-        if kept is not None and not await kept.count_new(store, principal):
-            # Somebody else may have begun it again meanwhile.
-            if self._kept.get(principal.tenant) is kept:
-                del self._kept[principal.tenant]
-            kept = self._kept.get(principal.tenant)
         if kept is None:
             kept = self._kept[principal.tenant] = _Kept(store, principal)
+        else:
+            await kept.count_new(store, principal)
         if kept.is_short:
             await kept.counting
         return kept.tally
@@ -135,31 +133,40 @@ class KeptCounts:
 class _Kept:
     def __init__(self, store: Store, principal: Principal) -> None:
         self.tally = _Tally()
-        self._begun = self._position = store.position(principal)
-        self.counting = asyncio.create_task(self._count_old(store, principal), name="governance")
+        self._position = store.position(principal)
+        self.begin(store, principal, self.tally)
 
-    async def _count_old(self, store: Store, principal: Principal) -> None:
+    def begin(self, store: Store, principal: Principal, tally: _Tally) -> None:
+        """Count the log up to here; what was counted before is shown until that is done."""
+        self._fresh = tally
+        self._begun = self._position
+        self.counting = asyncio.create_task(self._count_old(store, principal, tally), name="governance")
+
+    async def _count_old(self, store: Store, principal: Principal, tally: _Tally) -> None:
+        begun = self._begun
         async with aclosing(store.commits(principal, newest_first=True)) as entries:
             async for entry in entries:
-                if entry.commit.lamport <= self._begun:
-                    self.tally.add(entry.commit)
-                if not self.is_short and self.tally.commits % _AT_A_TIME == 0:
+                if entry.commit.lamport <= begun:
+                    tally.add(entry.commit)
+                if not self.is_short and tally.commits % _AT_A_TIME == 0:
                     await asyncio.sleep(_PAUSE_SECONDS)
-        self.tally.is_cut = False
+        tally.is_cut = False
+        self.tally = tally
 
-    async def count_new(self, store: Store, principal: Principal) -> bool:
-        """False where what was counted may be redacted, or could not be counted: then it is begun again."""
-        if self.counting.done() and (self.counting.cancelled() or self.counting.exception() is not None):
-            return False
+    async def count_new(self, store: Store, principal: Principal) -> None:
+        """Begin again if what was counted may be redacted by now, or could not be counted."""
+        is_lost = self.counting.done() and (self.counting.cancelled() or self.counting.exception() is not None)
         async with aclosing(store.commits(principal, after=self._position)) as entries:
             async for entry in entries:
-                if entry.commit.operation in REDACTIONS:
-                    self.counting.cancel()
-                    return False
-                if entry.commit.lamport > self._position:
-                    self._position = entry.commit.lamport
-                    self.tally.add(entry.commit)
-        return True
+                if entry.commit.lamport <= self._position:
+                    continue
+                self._position = entry.commit.lamport
+                is_lost = is_lost or entry.commit.operation in REDACTIONS
+                for tally in {id(each): each for each in (self.tally, self._fresh)}.values():
+                    tally.add(entry.commit)
+        if is_lost:
+            self.counting.cancel()
+            self.begin(store, principal, _Tally())
 
     @property
     def is_short(self) -> bool:
@@ -220,6 +227,7 @@ class _Tally:
         """Until the log was counted to its beginning."""
         self.commits = self.with_reason = self.with_run = 0
         self.redactions: list[Commit] = []
+        """The newest first."""
         self.tasks: dict[str, _Task] = {}
 
     def add(self, commit: Commit) -> None:
@@ -227,7 +235,7 @@ class _Tally:
         self.with_reason += bool(commit.reason)
         self.with_run += bool(commit.run_context)
         if commit.operation in REDACTIONS:
-            self.redactions.append(commit)
+            insort(self.redactions, commit, key=lambda each: -each.lamport)
         elif commit.operation is Verb.UPSERT_NODE:
             said = commit.document()
             if said.get("type") == NODE:

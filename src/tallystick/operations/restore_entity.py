@@ -6,14 +6,18 @@ from typing import Any
 
 import msgspec
 
+from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, Commit, Draft, Operation, Verb, chain
-from tallystick.errors import Conflict, NotFound
+from tallystick.errors import Conflict, NotFound, TallystickError
 from tallystick.operations import OperationContext
+from tallystick.partition import Receipt
 from tallystick.policy import Action
 from tallystick.projections.content import Contents
 from tallystick.state.derivation import entity_of
+from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.store import Store
+from tallystick.toolsets.entity_rules import judge
 
 TOOL = "restore-entity"
 _UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
@@ -38,7 +42,7 @@ async def restore_entity(
     context: OperationContext, entity: str, as_of: str | int, *, reason: str | None = None
 ) -> Restored:
     """Reads the log up to that version. Raises NotFound where there was none then, and Conflict for what was redacted
-    since: it is gone, and what is left of it is not what it was."""
+    since, or for what a rule of its vocabulary forbids now."""
     async with context.open_store() as store:
         found = await _version(context, store, entity, as_of)
         if chain.content_hash(found.payload) != found.content_hash:
@@ -48,24 +52,23 @@ async def restore_entity(
                 hint=f"choose another: tallystick lineage {entity}",
             )
         _require_content(context, found)
-        newest = await _newest(context, store, entity)
-        unchanged = newest.operation is found.operation and newest.payload == found.payload
-        written = newest if unchanged else await _write(context, store, found, reason)
+        receipt = await _write(context, store, found, await _newest(context, store, entity), reason)
+    written = receipt.commits[-1]
     return Restored(
         entity,
         "edge" if found.operation in EDGE_VERBS else "node",
         found.lamport,
         found.timestamp,
         found.actor,
-        None if unchanged else written.commit_id,
+        None if receipt.duplicate else written.commit_id,
         written.lamport,
-        found.document(),
+        (written if written.operation in _UPSERTS else found).document(),
     )
 
 
 async def _version(context: OperationContext, store: Store, entity: str, as_of: str | int) -> Commit:
     def look(state: State, read_filter: object) -> tuple[int, bool]:
-        at = state.resolve(as_of)
+        at = state.moment(as_of)
         return at, (state.node(entity, at) or state.edge_by_id(entity, at)) is not None
 
     at, was_there = await store.read(context.principal, Action.READ, look, resource=entity)
@@ -103,15 +106,26 @@ def _require_content(context: OperationContext, commit: Commit) -> None:
         ) from error
 
 
-async def _write(context: OperationContext, store: Store, version: Commit, reason: str | None) -> Commit:
-    because = reason or f"restored from position {version.lamport}"
-    operation = Operation(version.operation, version.document())
-    draft = Draft((operation,), actor=context.principal.actor, tool=TOOL, reason=because)
-    receipt = await store.write(
-        context.principal,
-        Action.WRITE,
-        lambda state, read_filter: draft,
-        resource=entity_of(version),
-        restoring=True,
+async def _write(
+    context: OperationContext, store: Store, version: Commit, newest: Commit, reason: str | None
+) -> Receipt:
+    """A duplicate, without a new commit, where the entity is that version already."""
+    entity, because = entity_of(version), reason or f"restored from position {version.lamport}"
+
+    def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
+        operation = Operation(version.operation, version.document())
+        try:
+            judged = judge(state, read_filter, operation, to_text(state.time_after(wall_clock())))
+        except TallystickError as error:
+            raise _refusal(entity, error) from error
+        if judged is None:
+            return newest
+        return Draft((judged,), actor=context.principal.actor, tool=TOOL, reason=because)
+
+    return await store.write(context.principal, Action.WRITE, propose, resource=entity, restoring=True)
+
+
+def _refusal(entity: str, error: TallystickError) -> TallystickError:
+    return type(error)(
+        f"'{entity}' cannot be restored: {error.message}", code=error.code, hint=error.hint, details=error.details
     )
-    return receipt.commits[-1]

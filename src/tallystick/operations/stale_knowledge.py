@@ -86,11 +86,9 @@ def _readable(knowledge: Knowledge, read_filter: ReadFilter) -> list[Atom]:
 async def _details(
     context: ToolContext, store: Store, principal: Principal, stale: Mapping[str, Mapping[str, Any]]
 ) -> list[StaleAtom]:
-    moment = context.work.moment()
-
     def look(state: State, read_filter: ReadFilter) -> list[StaleAtom]:
         atoms, graph = state.derived(Knowledge).atoms, state.derived(WorkGraph)
-        seen = read_filter.readable(each for each in stale if each in atoms)
+        seen, moment = read_filter.readable(each for each in stale if each in atoms), context.work.moment(state)
         return [_drawn(state, read_filter, graph, atoms[each], stale[each], moment) for each in seen]
 
     return await store.read(principal, Action.SEARCH, look) if stale else []

@@ -15,17 +15,26 @@ from typing import Any, BinaryIO, Literal, Protocol
 import msgspec
 
 from tallystick import strict_json
-from tallystick.commits import Commit, chain
+from tallystick.commits import DELETIONS, EDGE_VERBS, Commit, Draft, Operation, Verb, chain
 from tallystick.config import Settings
-from tallystick.errors import Conflict, Corrupt, InvalidArgument, TallystickError
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.backups import note_backup
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.verify import known_checkpoints
+from tallystick.policy import Action, Principal
 from tallystick.projections.checkpoints import Comparison, Known
-from tallystick.store import Store
+from tallystick.state.derivation import entity_of
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
+from tallystick.store import Store, Target
+from tallystick.toolsets import Answer
+from tallystick.toolsets.entity_rules import judge
+from tallystick.toolsets.memory.write import speaker
 
+_UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
+Call = Callable[[Any], Awaitable[Any]]
 _TOGETHER_LINES = 256
 _TOGETHER_BYTES = 8 << 20
 
@@ -212,7 +221,8 @@ async def _write_window(
         if not line.strip():
             continue
         try:
-            call = context.prepare("memory.write", operation_of(line))
+            is_again = operation_of is _operation_again
+            call = _written_again(context, line) if is_again else context.prepare("memory.write", operation_of(line))
         except TallystickError as error:
             refused = number, error
             break
@@ -229,6 +239,56 @@ async def _write_window(
             done.commits += outcome.data.get("batch", {}).get("commits", 1)
     if refused:
         raise _refusal(*refused, done.commits)
+
+
+def _written_again(context: OperationContext, line: bytes) -> Call:
+    """Memory's own by memory.write; whatever that does not take as it was, judged by the rules of its vocabulary."""
+    commit = chain.decode(line.removesuffix(b"\n"))
+    if "content" in commit.document():
+        return lambda store: _write_as_it_was(store, context.principal, commit)
+    again = context.prepare("memory.write", _operation_again(line))
+
+    async def write(store: Any) -> Any:
+        try:
+            return await again(store)
+        except Conflict as error:
+            if error.code != "RESERVED_TYPE":
+                raise
+        return await _write_as_it_was(store, context.principal, commit)
+
+    return write
+
+
+async def _write_as_it_was(store: Any, principal: Principal, commit: Commit) -> Any:
+    author, entity = speaker(principal, commit.actor) or principal, entity_of(commit)
+    nonce = f"import:{commit.commit_id}"
+
+    def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
+        known = state.nonce(author.actor, nonce)
+        if known is not None:
+            return known
+        operation: Operation | None = Operation(commit.operation, commit.document())
+        if commit.operation in _UPSERTS:
+            operation = judge(state, read_filter, Operation(commit.operation, commit.document()), commit.timestamp)
+        if operation is None:
+            return _newest(state, entity)
+        operation = msgspec.structs.replace(operation, nonce=nonce)
+        return Draft(
+            (operation,), actor=author.actor, tool=commit.tool, reason=commit.reason, run_context=commit.run_context
+        )
+
+    is_edge = commit.operation in EDGE_VERBS
+    action = Action.DELETE if commit.operation in DELETIONS else Action.WRITE
+    receipt = await store.write_all(author, propose, [Target(action, entity, is_edge=is_edge)])
+    return Answer({"duplicate": receipt.duplicate})
+
+
+def _newest(state: State, entity: str) -> Commit:
+    """The newest commit on an entity that is there."""
+    lineage = state.lineage(entity, "direct", 0, state.count)
+    if lineage is None:
+        raise NotFound(f"there is no '{entity}'")
+    return max((step.commit for step in lineage.steps), key=lambda commit: commit.lamport)
 
 
 class _NotYet(TallystickError):
@@ -257,6 +317,9 @@ class _Turn:
         finally:
             self._written.set_result(outcome is not None and not isinstance(outcome, TallystickError))
         return outcome
+
+    def relative_path(self, path: str) -> str:
+        return self._store.relative_path(path)
 
     async def write_all(self, principal: Any, propose: Any, targets: Any) -> Any:
         def in_turn(state: Any, read_filter: Any) -> Any:

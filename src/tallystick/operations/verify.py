@@ -14,6 +14,7 @@ from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.cypher import opened_engine
+from tallystick.operations.rule_scan import BrokenRule, scan_log
 from tallystick.projections.blobs import BlobProof, prove_blobs
 from tallystick.projections.checkpoints import Compared as ComparedCheckpoint
 from tallystick.projections.checkpoints import Comparison as CheckpointComparison
@@ -22,6 +23,7 @@ from tallystick.projections.consistency_check import Comparison, compare, names_
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
 from tallystick.projections.cypher import EngineThread
+from tallystick.projections.registry import PendingErasure, pending_redactions
 
 _BEGUN_TOGETHER_MS = 60_000
 """Events are written down in the background."""
@@ -36,6 +38,10 @@ class Verification(msgspec.Struct, frozen=True):
     rebuilt: list[str] = []
     checkpoints: list[ComparedCheckpoint] = []
     """Those that the log was held against; nothing where the log is false by itself."""
+    unerased: list[PendingErasure] = []
+    """With the projections: copies that may still hold what was redacted."""
+    rules: list[BrokenRule] = []
+    """With the projections: entities that no tool would write so. The log is sound all the same."""
 
     @property
     def sound(self) -> bool:
@@ -45,6 +51,8 @@ class Verification(msgspec.Struct, frozen=True):
             and (self.blobs is None or self.blobs.sound)
             and (self.views is None or self.views.sound or bool(self.rebuilt))
             and all(each.problem is None for each in self.checkpoints)
+            and not self.unerased
+            and not self.rules
         )
 
     @property
@@ -93,7 +101,8 @@ def verify(
             context, engine, lambda done: progress("comparing", done, len(names_of(home)) * proof.bytes)
         )
         rebuilt = _rebuild(context, engine, compared) if repair else []
-    return Verification(proof, audit, named, compared, rebuilt, signed)
+    unerased = pending_redactions(home, database=context.database)
+    return Verification(proof, audit, named, compared, rebuilt, signed, unerased, scan_log(system))
 
 
 @contextmanager

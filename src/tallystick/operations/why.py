@@ -394,7 +394,7 @@ def _fact(state: State, read_filter: ReadFilter, entity_id: str, at: str | None 
     if owner[0] in (NODE, PROJECT) or not read_filter.allows(entity_id):
         return None
     try:
-        node = state.node(entity_id, None if at is None else state.resolve(at))
+        node = state.node(entity_id, None if at is None else state.moment(at))
         now = state.node(entity_id)
         if node is None:
             return None
@@ -411,7 +411,7 @@ def _edge_fact(state: State, read_filter: ReadFilter, edge_id: str, at: str | No
     if name is None or not read_filter.allows_all((name["from"], name["to"])):
         return None
     try:
-        provenance = state.edge_provenance(edge_id, None if at is None else state.resolve(at))
+        provenance = state.edge_provenance(edge_id, None if at is None else state.moment(at))
         now = state.edge_provenance(edge_id)
     except Corrupt:
         return None
@@ -463,7 +463,7 @@ def _said_sources(read_filter: ReadFilter, attrs: dict[str, Any]) -> Iterator[So
 
 
 def _edge_sources(state: State, read_filter: ReadFilter, entity_id: str, at: str | None) -> Iterator[Source]:
-    moment = None if at is None else state.resolve(at)
+    moment = None if at is None else state.moment(at)
     for edge in state.edges(entity_id, "out", at=moment, limit=_SOURCES_MAX, read_filter=read_filter):
         yield Source(edge.rel, edge.target)
 

@@ -135,7 +135,7 @@ class ProjectBoard(msgspec.Struct, frozen=True):
 async def list_projects(store: Store, principal: Principal, claims: Claims, clock: Clock = wall_clock) -> Projects:
     def look(view: View) -> Projects:
         boards = projects_of(view)
-        lines = [_line(view, board, claims.moment(clock())) for board in boards[-PROJECTS_MAX:]]
+        lines = [_line(view, board, claims.moment(view.state.time_after(clock()))) for board in boards[-PROJECTS_MAX:]]
         lines.sort(key=lambda line: line.updated_at, reverse=True)
         return Projects(view.state.position, lines, max(0, len(boards) - PROJECTS_MAX))
 
@@ -157,7 +157,7 @@ async def show_project(
 
     def look(view: View) -> ProjectBoard:
         board = get_project(view, name)
-        return _Drawn(view, board, claims.moment(clock())).board(skip, newest)
+        return _Drawn(view, board, claims.moment(view.state.time_after(clock()))).board(skip, newest)
 
     return await _read(store, principal, look)
 

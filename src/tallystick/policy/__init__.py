@@ -31,7 +31,8 @@ class Principal(msgspec.Struct, frozen=True):
     """The tool it asks through."""
     ip_address: str | None = None
     is_program: bool = False
-    """Gets the pages it asks for. A model gets of them what its context can hold (X15)."""
+    """Gets the pages it asks for, up to `answer_bytes_max`. A model gets of them what its context can hold (X15)."""
+    answer_bytes_max: int = 16 << 20
     session: str | None = None
     """Its MCP session, where the transport has one. No policy gets it: it is nothing to judge by."""
 
@@ -72,6 +73,14 @@ class Decision(msgspec.Struct, frozen=True):
     narrows: bool = True
     """False where the policy says that whoever gets this answer may read whatever is found, and change whatever else
     the call changes: then nothing more is asked."""
+    reads_everything: bool = False
+    """True if the policy grants this principal READ on every entity of the tenant. What a call changes is still
+    decided one by one."""
+
+    @property
+    def withholds(self) -> bool:
+        """Whether entities have to be decided on before they are shown."""
+        return self.narrows and not self.reads_everything
 
 
 @runtime_checkable

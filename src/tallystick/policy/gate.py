@@ -31,6 +31,7 @@ from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.decision_telemetry import record_decision
 from tallystick.telemetry import metrics
+from tallystick.turns import of_loop
 
 T = TypeVar("T")
 Question = tuple[Action, str | None, ResourceFacts, str | None]
@@ -189,7 +190,7 @@ class Gate:
                 made += await asyncio.gather(*map(self.ask, part))
             else:
                 made += [await self.ask(request) for request in part]
-                await asyncio.sleep(0)
+                await of_loop().turn(part[0].principal.tenant)
         return made
 
     # -- below

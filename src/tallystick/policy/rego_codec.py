@@ -64,6 +64,7 @@ def decision_of(answer: object, policy_version: str) -> Decision:
         policy_version=policy_version,
         cacheable=answer.get("cacheable") is not False,
         narrows=answer.get("narrows") is not False,
+        reads_everything=answer.get("reads_everything") is True,
     )
 
 

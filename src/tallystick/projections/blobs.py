@@ -107,11 +107,16 @@ def _read(home: Path) -> _Named:
 
 
 def _note(named: _Named, commit: Commit) -> None:
-    said = commit.document()
     if commit.operation in REDACTIONS and read_extent(commit.payload).takes_content:
         named.redacted_at = from_text(commit.timestamp) / 1000
-    content = said.get("content")
-    blob = content.get("blob") if isinstance(content, dict) else None
-    if isinstance(blob, str) and is_blob(blob):
-        entity = said["id"] if commit.operation is Verb.UPSERT_NODE else read_edge(commit.payload).name
+    if (blob := blob_of(commit)) is not None:
+        is_node = commit.operation is Verb.UPSERT_NODE
+        entity = commit.document()["id"] if is_node else read_edge(commit.payload).name
         named.by.setdefault(blob, (entity, commit.lamport))
+
+
+def blob_of(commit: Commit) -> str | None:
+    """The blob that the commit names as a content. Attributes may be called the same."""
+    content = commit.document().get("content")
+    blob = content.get("blob") if isinstance(content, dict) else None
+    return blob if isinstance(blob, str) and is_blob(blob) else None

@@ -22,7 +22,7 @@ import msgspec
 
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
-from tallystick.private_files import create_file, make_directory
+from tallystick.private_files import close_to_others, create_file, make_directory
 
 Connection = sqlite3.Connection
 
@@ -224,12 +224,15 @@ class Database:
             make_directory(self.path.parent)
             create_file(self.path)
         with translated():
+            self._check_ours()
             db = sqlite3.connect(
                 self.path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, cached_statements=256
             )
             try:
                 if self._require_ours is not None:
                     self._require_ours(db)
+                with _refusing():
+                    close_to_others(self.path)
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = NORMAL")
                 db.execute("PRAGMA secure_delete = ON")
@@ -238,6 +241,16 @@ class Database:
                 db.close()
                 raise
             return db
+
+    def _check_ours(self) -> None:
+        """Before anything about the file is changed: an ordinary connection may take in a journal that lies beside."""
+        if self._require_ours is None:
+            return
+        db = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+        try:
+            self._require_ours(db)
+        finally:
+            db.close()
 
 
 class Reader:
@@ -329,8 +342,15 @@ def mode_of(path: Path) -> str:
 
     Where nothing can be written a reader has no room for the index of a write-ahead log; if there is no such log
     either, nobody is at it and none is needed."""
-    is_still = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    is_still = not os.access(path.parent, os.W_OK) and not _size(path.with_name(f"{path.name}-wal"))
     return "mode=ro&immutable=1" if is_still else "mode=rw"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _inode(path: Path) -> int:

@@ -14,6 +14,7 @@ from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import Corrupt
 from tallystick.log import Head
+from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import unopened
 from tallystick.projections import Projection, sql, tiles, views
 from tallystick.projections.cypher import projection as cypher
@@ -186,6 +187,17 @@ def pending_erasures(home: Path, *, database: Path | None = None) -> list[Pendin
         if path.exists() and (pending := _pending(name, copies, path, home)) is not None:
             found.append(pending)
     return found
+
+
+def pending_redactions(home: Path, *, database: Path | None = None) -> list[PendingErasure]:
+    """Those of the pending erasures that a redaction waits for: a deletion alone is not among them."""
+    pending = pending_erasures(home, database=database)
+    if not pending:
+        return []
+    with unopened(home / "_system") as log:
+        lines = [chain.decode(line) for _, line in log.segments.lines_with(NEEDLE, 0, log.end)]
+    redactions = {commit.lamport for commit in lines if commit.operation in REDACTIONS}
+    return [each for each in pending if redactions.intersection(each.commits) or (redactions and not each.commits)]
 
 
 def _pending(name: str, copies: Copies, path: Path, home: Path) -> PendingErasure | None:

@@ -13,7 +13,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -158,10 +158,27 @@ class SandboxedFiles:
         `sync` makes the bytes durable before they have the name, `sync_name` the name too.
         `overwrite=False` raises Conflict when the name is taken, however late that happened.
         """
+        return self.write_stream(parts, [data], overwrite=overwrite, sync=sync, sync_name=sync_name)
+
+    def write_stream(
+        self,
+        parts: Parts,
+        pieces: Iterable[bytes],
+        *,
+        overwrite: bool = True,
+        sync: bool = False,
+        sync_name: bool = False,
+    ) -> os.stat_result:
+        """Like `write`, piece by piece. What was under the name stays if `pieces` raises."""
+
+        def fill(file: int) -> None:
+            for piece in pieces:
+                write_all(file, piece)
+
         self._guard.check_change(parts)
         with self.directory(parts[:-1], make=True) as fd:
             self._check_there(fd, parts)
-            with _unfinished(fd, lambda file: write_all(file, data), sync=sync) as (fresh, found):
+            with _unfinished(fd, fill, sync=sync) as (fresh, found):
                 self._place(fd, fresh, fd, parts, overwrite=overwrite)
             if sync_name:
                 sync_file(fd)

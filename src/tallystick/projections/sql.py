@@ -22,6 +22,7 @@ import msgspec
 from tallystick.commits import Commit, Verb
 from tallystick.commits.mask import redact
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
+from tallystick.commits.reserved_attributes import SUPERSEDES
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows, newer_version
@@ -86,7 +87,11 @@ class SqlProjection:
                 f"{self._database.path} mirrors the memory in {_owner(db)}",
                 hint="each memory needs a graph.db of its own: let db_path name another file for one of them",
             )
-        return _read_head(db)
+        head = _read_head(db)
+        # The position is compared with the log, and proves whose rows these are.
+        if not head and db.execute("SELECT 1 FROM commits UNION ALL SELECT 1 FROM nodes LIMIT 1").fetchone():
+            raise Damaged("it has rows and no position: they could be of any log")
+        return head
 
     def apply(self, entries: Sequence[Entry], head: Head) -> None:
         with self._database.transaction() as db:
@@ -382,10 +387,13 @@ def _redact(
     *named, attrs = row[:-5]
     content = {name: value for name, value in zip(_CONTENT, row[-5:], strict=True) if value is not None}
     document = {"attrs": msgspec.json.decode(attrs), "content": content or None}
-    left = redact(document, read_extent(commit.payload).redacted_fields)
+    extent = read_extent(commit.payload)
+    left = redact(document, extent.redacted_fields)
+    # The ids of what it supersedes are not among what was redacted.
+    attrs = left["attrs"] if extent.supersedes is None else {**left["attrs"], SUPERSEDES: extent.supersedes}
     born = _take_out(db, table, where, key)
     assert born is not None
-    return (*named, _json(left["attrs"]), *_content(left["content"]), *born, *_newest(commit), 1)
+    return (*named, _json(attrs), *_content(left["content"]), *born, *_newest(commit), 1)
 
 
 # -- the tables

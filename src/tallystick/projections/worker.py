@@ -193,6 +193,9 @@ class ProjectionWorker:
         """Where the projection was when this process last looked."""
         return self._seen
 
+    def log_head(self) -> Head:
+        return self._log.head()
+
     @property
     def is_following(self) -> bool:
         """Whether it is kept up to date all the time, and not only when somebody asks."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from tallystick.policy import Principal
+from tallystick.policy.visible_names import is_visible
 from tallystick.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     tool_names: ToolNames = "auto"
     validation_errors: ValidationErrors = "auto"
     """`auto` leaves it to the toolset and the protocol whether bad arguments are a JSON-RPC error or a result (L23)."""
+    answer_bytes_max: int = 16 << 20
+    """The bytes of lists in an answer for a program."""
     body_bytes_max: int = BODY_BYTES_MAX
     line_bytes_max: int = BODY_BYTES_MAX
     """On stdio: whatever a tool would take must come through."""
@@ -91,6 +94,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
             actor=name or principal.actor,
             tool=tool.name,
             is_program=is_program,
+            answer_bytes_max=self.answer_bytes_max,
             session=client.session,
         )
 
@@ -98,4 +102,4 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=1_000)
 def is_name(said: str | None) -> bool:
     """Anything can be said in a handshake. What is no name counts as not said."""
-    return said is not None and len(said) <= _NAME_LENGTH_MAX and said.isprintable() and bool(said.strip())
+    return said is not None and len(said) <= _NAME_LENGTH_MAX and said.isprintable() and is_visible(said)

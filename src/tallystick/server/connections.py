@@ -11,6 +11,8 @@ from typing import Protocol
 import msgspec
 
 _TURNS_PER_DEADLINE = 10
+TURNED_AWAY_MAX = 32
+"""Connections past the bound that wait for their request, to be answered that there are too many."""
 _ACCEPTING_SECONDS = 0.05
 """Until a connection that was just accepted is among those that are open."""
 
@@ -45,26 +47,36 @@ class Connection(Protocol):
 
     def abort(self) -> None: ...
 
+    def turn_away(self) -> None:
+        """Answer its first request with a refusal, and close it."""
+        ...
+
 
 class Connections:
-    """A connection too many takes the place of another that waits for its client."""
+    """A connection too many takes the place of another that waits for its client; while all work, it is refused."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.is_draining = False
         self._open: dict[Connection, None] = {}
         """The longest unused first."""
+        self._turned_away: dict[Connection, None] = {}
         self._one_left = asyncio.Event()
 
     def add(self, connection: Connection) -> None:
         if len(self._open) >= self.bounds.connections:
-            self._choose(connection).abort()
+            oldest = min(self._open, key=lambda each: each.doing())
+            if oldest.doing() is Doing.WORKING:
+                self._turn_away(connection)
+                return
+            oldest.abort()
         self._open[connection] = None
 
-    def _choose(self, last: Connection) -> Connection:
-        """The oldest of those that go first; who works for its client stays."""
-        found = min(self._open, key=lambda each: each.doing())
-        return last if found.doing() is Doing.WORKING else found
+    def _turn_away(self, connection: Connection) -> None:
+        if len(self._turned_away) >= TURNED_AWAY_MAX:
+            next(iter(self._turned_away)).abort()
+        self._turned_away[connection] = None
+        connection.turn_away()
 
     def use(self, connection: Connection) -> None:
         if self._open.pop(connection, self) is None:
@@ -72,6 +84,7 @@ class Connections:
 
     def remove(self, connection: Connection) -> None:
         self._open.pop(connection, None)
+        self._turned_away.pop(connection, None)
         self._one_left.set()
 
     async def drain(self, stop_listening: Callable[[], None]) -> None:
@@ -97,5 +110,5 @@ class Connections:
         while True:
             await asyncio.sleep(seconds)
             now = asyncio.get_running_loop().time()
-            for connection in list(self._open):
+            for connection in [*self._open, *self._turned_away]:
                 connection.check(now)

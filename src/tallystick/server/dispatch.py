@@ -12,18 +12,21 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import orjson
 from pydantic import ValidationError
 
 from tallystick.audit import clipped
-from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
+from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError, exhaustion
 from tallystick.policy import Principal
 from tallystick.server.validation_messages import oversized, sentences
 from tallystick.telemetry import metrics, tracing
 from tallystick.toolsets import Answer, Tool, Toolset
+from tallystick.toolsets.operation_arguments import unused_arguments
+from tallystick.toolsets.truncation import cut_text, fitted
+from tallystick.turns import Work, paced
 
 if TYPE_CHECKING:
     from tallystick.store import Store
@@ -34,13 +37,21 @@ OK = "ok"
 TOKENS_MAX = 25_000
 BYTES_PER_TOKEN = 3
 """Fewer than any tokenizer needs for JSON, so that the count errs towards too many tokens."""
+_BYTES_MAX = TOKENS_MAX * BYTES_PER_TOKEN
+_ITEMS_AT_ONCE = 4
+"""Items of a list that are encoded together with the rest of the answer."""
 
 
 class Done(msgspec.Struct, frozen=True):
     data: dict[str, Any]
-    text: str
     encoded: bytes
     """`data` as JSON."""
+    lines: str | None = None
+    """The answer as a model reads it, if that is not JSON."""
+
+    @property
+    def text(self) -> str:
+        return self.encoded.decode() if self.lines is None else self.lines
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -193,13 +204,17 @@ async def _counted(
     started = time.perf_counter()
     outcome: Outcome | None = None
     try:
-        prepared = prepare(entry.tool, arguments)
-        principal = principal_of()
-        outcome = _done(await entry.tool.call(store, principal, prepared), whole=principal.is_program)
+        with Work() as work:
+            prepared = prepare(entry.tool, arguments)
+            principal = principal_of()
+            work.tenant = principal.tenant
+            answer = await entry.tool.call(store, principal, prepared)
+            outcome = await _done(answer) if principal.is_program else _fitting(entry.tool, answer)
+            work.bytes = len(outcome.encoded)
     except TallystickError as error:
         outcome = _refused(entry, error)
-    except Exception:
-        outcome = broken(entry.dotted)
+    except Exception as error:
+        outcome = _failed(entry, error)
     finally:
         seconds = time.perf_counter() - started
         metrics.called(entry.tool.name, _word(outcome), seconds, not entry.tool.reads_only)
@@ -234,7 +249,7 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     try:
         prepared = tool.input.model_validate_json(encoded)
     except ValidationError as error:
-        problems = sentences(error, arguments)
+        problems = sentences(error, arguments, unused_arguments(tool.input, arguments))
     if problems:
         raise InvalidArgument("; ".join(problems), problems=problems)
     return prepared
@@ -261,21 +276,63 @@ def underscored(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _done(answer: Answer, *, whole: bool) -> Done:
+async def _done(answer: Answer) -> Done:
+    """For a program: a long answer is encoded in slices."""
+    data = answer.data
+    if not _is_long(data):
+        return Done(data, orjson.dumps(data), answer.text)
+    return Done(data, b"".join([piece async for piece in paced(_pieces(data))]), answer.text)
+
+
+def _is_long(value: Any) -> bool:
+    if type(value) is dict:
+        return any(_is_long(member) for member in value.values())
+    return type(value) is list and len(value) > _ITEMS_AT_ONCE
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """The JSON of a value, an item of a list at a time."""
+    if type(value) is dict and value:
+        for number, (name, member) in enumerate(value.items()):
+            yield b"%b%b:" % (b"," if number else b"{", orjson.dumps(name))
+            yield from _pieces(member)
+        yield b"}"
+    elif type(value) is list and value:
+        for number, item in enumerate(value):
+            yield b"%b%b" % (b"," if number else b"[", orjson.dumps(item))
+        yield b"]"
+    else:
+        yield orjson.dumps(value)
+
+
+def _fitting(tool: Tool, answer: Answer) -> Done:
+    """For a model. Raises LimitExceeded for more than its context can hold."""
     encoded = orjson.dumps(answer.data)
-    text = encoded.decode() if answer.text is None else answer.text
-    if not (whole or answer.exempt):
-        _check_size(max(len(encoded), 0 if answer.text is None else len(text.encode())))
-    return Done(answer.data, text, encoded)
+    size = max(len(encoded), 0 if answer.text is None else len(answer.text.encode()))
+    if answer.exempt or size <= _BYTES_MAX:
+        return Done(answer.data, encoded, answer.text)
+    if tool.reads_only:
+        _refuse_size(size)
+    # What was written stays written, so it is not answered as an error.
+    data = fitted(answer.data, _BYTES_MAX)
+    return Done(data, orjson.dumps(data), None if answer.text is None else cut_text(answer.text, _BYTES_MAX))
 
 
-def _check_size(size: int) -> None:
-    if size > TOKENS_MAX * BYTES_PER_TOKEN:
-        raise LimitExceeded(
-            f"the answer has about {size // BYTES_PER_TOKEN} tokens, more than {TOKENS_MAX}:"
-            " narrow the question, ask for fewer fields, or page with limit and offset",
-            details={"tokens": size // BYTES_PER_TOKEN, "tokens_max": TOKENS_MAX},
-        )
+def _refuse_size(size: int) -> NoReturn:
+    raise LimitExceeded(
+        f"the answer has about {size // BYTES_PER_TOKEN} tokens, more than {TOKENS_MAX}:"
+        " narrow the question, ask for fewer fields, or page with limit and offset",
+        details={"tokens": size // BYTES_PER_TOKEN, "tokens_max": TOKENS_MAX},
+    )
+
+
+def _failed(entry: OfferedTool, error: Exception) -> Outcome:
+    """Refuse a call that met a limit of the process or the machine; any other unexpected error is a bug."""
+    exhausted = exhaustion(error)
+    if exhausted is None:
+        return broken(entry.dotted)
+    logger.error("%s was refused: %s (%s)", entry.dotted, exhausted.message, error)
+    return _refused(entry, exhausted)
 
 
 def _refused(entry: OfferedTool, error: TallystickError) -> Outcome:

@@ -8,6 +8,7 @@ goes on to the SDK, or to the routes of Starlette.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -17,14 +18,14 @@ import orjson
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tallystick.errors import LimitExceeded, TallystickError
+from tallystick.errors import LimitExceeded, TallystickError, exhaustion
 from tallystick.server import Offer
 from tallystick.server.answers import AT_ONCE, Header, Reply, retry_after, send_json
 from tallystick.server.dispatch import broken
 from tallystick.server.fast_path.http import FastPath, Hello, Protocols, RunningRequests
 from tallystick.server.guards import BODY_KEY, HEADERS_KEY, Names
 from tallystick.server.http_sessions import SCOPE_SESSION, HttpSessions, Session
-from tallystick.server.jsonrpc import INVALID_REQUEST, WireFault, error_reply, parse_message
+from tallystick.server.jsonrpc import INVALID_REQUEST, Starved, WireFault, error_reply, parse_message
 from tallystick.server.oauth import COOKIES_KEY, SCOPE_KEY
 from tallystick.server.progress import Begun, Tell, begin, find_token, notification, telling
 from tallystick.server.request_id import Bounded
@@ -33,17 +34,21 @@ if TYPE_CHECKING:
     from tallystick.server.oauth.guard import Admission
     from tallystick.server.web.responses import WebPages
 
+logger = logging.getLogger(__name__)
+
 MCP_PATH, SSE_PATH, MESSAGES_PATH = "/mcp", "/sse", "/messages/"
 HELLO_BYTES_MAX = 64 * 1024
 """Of an `initialize`: what a client says of itself is no place to store anything."""
 SEEK_SECONDS = 1.0
 """How long a body that is refused for its size is waited for, only to name its id."""
 TEND_SECONDS = 60.0
+LOOK_SECONDS = 1.0
+"""Between two looks whether sessions were ended through another process."""
 
 _VARY = (b"vary", b"Origin")
+_FETCHED = b"sec-fetch-site"
 _SESSION_ID = b"mcp-session-id"
 _VERSION = b"mcp-protocol-version"
-_LOOPBACK_ORIGIN = r"https?://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?"
 _RPC_PATHS = frozenset({MCP_PATH, MESSAGES_PATH})
 
 
@@ -88,7 +93,6 @@ class HttpFront:
         self._pages = CORSMiddleware(
             self._serve_page,
             allow_origins=list(origins),
-            allow_origin_regex=_LOOPBACK_ORIGIN,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=["Mcp-Session-Id", "WWW-Authenticate"],
@@ -101,7 +105,12 @@ class HttpFront:
         headers = scope["headers"]
         given = scope[HEADERS_KEY] = dict(reversed(headers))
         is_page = b"origin" in given
-        if is_page or len(given) != len(headers) or not self._names.is_ours(given.get(b"host", b"")):
+        if (
+            is_page
+            or _FETCHED in given
+            or len(given) != len(headers)
+            or not self._names.is_ours(given.get(b"host", b""))
+        ):
             fault = self._names.fault(headers)
             if fault is not None:
                 status, code, words = fault
@@ -112,11 +121,11 @@ class HttpFront:
             reply = await self._serve(scope, receive, send, (_VARY,))
             if reply is not None:
                 await send_json(send, reply, (_VARY,), at_once=AT_ONCE in scope.get("extensions", ()))
-        except Exception:
-            error_id = broken(scope["path"]).error_id
+        except Exception as error:
+            reply = _failure(scope["path"], error)
             if _STARTED in scope:
                 raise
-            await send_json(send, (500, orjson.dumps(internal_error(error_id)), ()))
+            await send_json(send, reply)
 
     async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         reply = await self._serve(scope, receive, send, ())
@@ -153,7 +162,7 @@ class HttpFront:
             try:
                 message = parse_message(body)
             except WireFault as fault:
-                return 400, orjson.dumps(fault.reply()), ()
+                return 503 if isinstance(fault, Starved) else 400, orjson.dumps(fault.reply()), ()
             if path == MCP_PATH:
                 return await self._serve_mcp(scope, body, message, receive, send, more)
         scope[BODY_KEY] = body
@@ -266,6 +275,14 @@ class HttpFront:
         self._running.end(session.id)
         return 200, b"", ()
 
+    async def watch(self) -> None:
+        """End what waits for sessions that another process has ended, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for session in self._running.sessions:
+                if self.sessions.has_ended(session):
+                    self._running.end(session)
+
 
 class _Progress:
     """The answer to a call: JSON, or a stream once there was something to tell before it."""
@@ -313,6 +330,16 @@ async def tend(sessions: HttpSessions) -> None:
     while True:
         await asyncio.sleep(TEND_SECONDS)
         sessions.expire()
+
+
+def _failure(path: str, error: Exception) -> Reply:
+    """For what no route answered: a limit of this process, or a bug."""
+    exhausted = exhaustion(error)
+    if exhausted is None:
+        return 500, orjson.dumps(internal_error(broken(path).error_id)), ()
+    logger.error("%s was refused: %s (%s)", path, exhausted.message, error)
+    told = {"error": exhausted.code, "message": exhausted.message, "hint": exhausted.hint}
+    return 503, orjson.dumps(told), ((b"retry-after", b"1"),)
 
 
 def internal_error(error_id: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Under which names the server answers, and at which addresses it may listen.
+"""Under which names the server answers, to which web pages, and at which addresses it may listen.
 
 A web page that its author points at our address (DNS rebinding) carries its own name in Host and
-Origin, so only our own names are answered.
+Origin, so only our own names are answered. Pages of other programs on this machine are foreign too: of the
+pages only our own may call, and those that the operator lists.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import ipaddress
 import re
 from collections.abc import Collection
 from functools import lru_cache
-from urllib.parse import urlsplit
 
 from tallystick.errors import InvalidArgument
 
@@ -44,14 +44,13 @@ def is_loopback(host: str) -> bool:
 
 
 class Names:
-    """Under which names we answer, and to which pages. A page always says its Origin."""
+    """Under which names we answer, and to which pages. Browsers send Origin, or Sec-Fetch-Site where they do not."""
 
     def __init__(self, *, hosts: Collection[str], origins: Collection[str]) -> None:
         self._hosts = {host.strip("[]").lower() for host in hosts}
         self._origins = {origin.rstrip("/").lower() for origin in origins}
         # Clients say the same with every request.
         self.is_ours = lru_cache(maxsize=1_000)(self._judge_host)
-        self._is_welcome = lru_cache(maxsize=1_000)(self._judge_origin)
 
     def fault(self, headers: Headers) -> tuple[int, str, str] | None:
         """The status, the code and the words of a refusal; None for who may pass."""
@@ -59,23 +58,32 @@ class Names:
         hosts = [value for name, value in named if name == b"host"]
         if len(hosts) != 1 or not self.is_ours(hosts[0]):
             return 421, "HOST_NOT_ALLOWED", "this server does not answer under the name in Host"
-        if not all(self._is_welcome(value) for name, value in named if name == b"origin"):
-            return 403, "ORIGIN_NOT_ALLOWED", "web pages of this Origin may not call this server"
+        if not self._is_welcome(dict(named), [value for name, value in named if name == b"origin"], hosts[0]):
+            words = "web pages of this Origin may not call this server; the setting http_origins lists those that may"
+            return 403, "ORIGIN_NOT_ALLOWED", words
         return None
+
+    def _is_welcome(self, named: dict[bytes, bytes], origins: list[bytes], host: bytes) -> bool:
+        if origins:
+            return all(self._judge_origin(origin, host) for origin in origins)
+        # An image, a script or a frame of another page; a link that a person follows is a navigation.
+        return named.get(b"sec-fetch-site") not in _ELSEWHERE or named.get(b"sec-fetch-mode") == b"navigate"
 
     def _judge_host(self, host: bytes) -> bool:
         name = _host_name(host.decode("latin-1"))
         return name is not None and (is_loopback(name) or name in self._hosts)
 
-    def _judge_origin(self, value: bytes) -> bool:
-        origin = value.decode("latin-1")
-        if origin.lower() in self._origins:
+    def _judge_origin(self, value: bytes, host: bytes) -> bool:
+        """Whether it is our own, under the name and the port that are called, or one that is listed."""
+        origin = value.decode("latin-1").lower()
+        if origin in self._origins:
             return True
-        parts = urlsplit(origin)
-        return parts.scheme in ("http", "https") and is_loopback(_host_name(parts.netloc) or "")
+        scheme, _, netloc = origin.partition("://")
+        return scheme in ("http", "https") and netloc == host.decode("latin-1").lower()
 
 
-_NAMES = frozenset({b"host", b"origin"})
+_NAMES = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
+_ELSEWHERE = frozenset({b"cross-site", b"same-site"})
 
 
 # `urlsplit` reads a host where there is none: of "[::1]evil" it takes what stands in the brackets.

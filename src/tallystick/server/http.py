@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.exceptions import HTTPException
@@ -63,7 +64,7 @@ def http_app(
             if admission is not None:
                 await running.enter_async_context(admission.run())
             await running.enter_async_context(transports.run())
-            tasks = [asyncio.create_task(tend(sessions))]
+            tasks = [asyncio.create_task(tend(sessions)), asyncio.create_task(front.watch())]
             if pages is not None:
                 tasks.append(asyncio.create_task(pages.run()))
             yield
@@ -84,20 +85,31 @@ def http_app(
         ],
         lifespan=lifespan,
     )
-    return HttpFront(
+    front = HttpFront(
         offer,
         ExceptionMiddleware(router, {HTTPException: _not_served(pages)}),
         run=lambda: lifespan(router),
         sdk=transports.streamable,
         protocols=transports.protocols,
         sessions=sessions,
-        names=Names(hosts=[*hosts, admission.host] if admission is not None else hosts, origins=origins),
+        names=Names(
+            hosts=[*hosts, admission.host] if admission is not None else hosts, origins=_own(admission, origins)
+        ),
         origins=origins,
         admission=admission,
         direct=rest_calls(offer),
         fast_path=fast_path,
         pages=pages,
     )
+    return front
+
+
+def _own(admission: Admission | None, origins: Sequence[str]) -> Sequence[str]:
+    """Ours too under the public address: a proxy may call us by another name than browsers do."""
+    if admission is None:
+        return origins
+    parts = urlsplit(admission.public_url)
+    return [*origins, f"{parts.scheme}://{parts.netloc}"]
 
 
 def _sse_routes(transports: HttpTransports) -> list[Route]:

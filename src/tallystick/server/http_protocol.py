@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import httptools
+import orjson
 import uvicorn
 from starlette.types import ASGIApp, Message
 from uvicorn.server import ServerState
@@ -73,6 +74,7 @@ class HttpProtocol(asyncio.Protocol):
         """What came behind a request that is not answered yet."""
         self._is_deaf = False
         """What came last is no HTTP: nothing is read behind that."""
+        self._is_turned_away = False
         self._since = self._loop.time()
         """When this head, this body, or the waiting for the first of them or the next began."""
         self.stuck_since: float | None = None
@@ -102,7 +104,9 @@ class HttpProtocol(asyncio.Protocol):
                 exchange.leave()
 
     def data_received(self, data: bytes) -> None:
-        if self._held or (self.unanswered and self._arriving is None):
+        if self._is_turned_away:
+            self._answer_busy()
+        elif self._held or (self.unanswered and self._arriving is None):
             self._hold(data)
         elif len(data) <= SLICE_BYTES:
             self._feed(data)
@@ -237,6 +241,9 @@ class HttpProtocol(asyncio.Protocol):
         self._connections.remove(self)
         self.transport.abort()
 
+    def turn_away(self) -> None:
+        self._is_turned_away = True
+
     # -- below
 
     def _begin(self, exchange: _Exchange) -> None:
@@ -253,6 +260,12 @@ class HttpProtocol(asyncio.Protocol):
                 return
             self._feed(data[at : at + SLICE_BYTES])
             at += SLICE_BYTES
+
+    def _answer_busy(self) -> None:
+        """To the first bytes of a request: an answer before them could be lost when the connection is reset."""
+        if not self.transport.is_closing():
+            self.transport.write(_BUSY)
+            self.transport.close()
 
     def _hold(self, data: bytes) -> None:
         self._held += data
@@ -476,6 +489,21 @@ _written_before = lru_cache(maxsize=256)(_written)
 
 def _refusal(status: int) -> bytes:
     return b"%b%bcontent-length: 0\r\n\r\n" % (_STATUS_LINES[status], _CLOSING)
+
+
+_BUSY_BODY = orjson.dumps(
+    {
+        "error": "TOO_MANY_CONNECTIONS",
+        "message": "this server has as many connections as it may have, and all of them are in use",
+        "hint": "try again in a moment; http_connections_max, and the limit of open files, bound them",
+    }
+)
+_BUSY = b"%b%bretry-after: 1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+    _STATUS_LINES[503],
+    _CLOSING,
+    len(_BUSY_BODY),
+    _BUSY_BODY,
+)
 
 
 def _split(url: bytes) -> tuple[bytes, bytes]:

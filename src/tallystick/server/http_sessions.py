@@ -91,6 +91,10 @@ class HttpSessions:
         self._sessions.end(session.id)
         self._quota.remove(*_counted_for(identity), session.id)
 
+    def has_ended(self, id: str) -> bool:
+        """Through any process."""
+        return self._sessions.has_ended(id)
+
     def expire(self) -> None:
         """Forget those that were begun here so long ago that their tokens hold no longer."""
         for id in self._quota.expire(self._seconds):

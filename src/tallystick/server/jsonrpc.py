@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tallystick import strict_json
+from tallystick.errors import exhaustion
 from tallystick.server.request_id import Bounded, find_id, is_id
 
 PARSE_ERROR = -32700
@@ -18,6 +19,7 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000
 
 
 class WireFault(Exception):
@@ -36,6 +38,19 @@ class WireFault(Exception):
         )
 
 
+class Starved(WireFault):
+    """A message that there is not enough memory to read."""
+
+    def __init__(self, error: MemoryError, *, id: str | int | None) -> None:
+        exhausted = exhaustion(error)
+        assert exhausted is not None
+        super().__init__(SERVER_ERROR, f"Server error: {exhausted.message}; {exhausted.hint}", id=id)
+        self._data = {"error": exhausted.code, "hint": exhausted.hint}
+
+    def reply(self) -> dict[str, Any]:
+        return error_reply(self.id, self.code, self.message, self._data)
+
+
 def error_reply(id: str | int | None, code: int, message: str, data: Any = None) -> dict[str, Any]:
     error = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": id, "error": error if data is None else {**error, "data": data}}
@@ -52,6 +67,8 @@ def parse_message(data: bytes) -> dict[str, Any]:
         message = strict_json.parse(data)
     except strict_json.JsonFault as fault:
         raise WireFault(PARSE_ERROR, f"Parse error: {fault}", id=find_id(data)) from None
+    except MemoryError as error:
+        raise Starved(error, id=find_id(data)) from None
     if not _is_request(message):
         check_envelope(message)
     return message  # type: ignore[no-any-return]  # check_envelope refuses all but objects

@@ -1,4 +1,7 @@
-"""The quotas: how many writes and reads a minute each tenant may ask for, and how many sessions may be open.
+"""The quotas: how much each tenant may write and read in a minute, and how many sessions may be open.
+
+A call counts once when it arrives, and by its work when it is over: once more per 10 ms of work and per 64 KiB of its
+answer (`turns.Work.units`). A call under way is not stopped; its tenant waits longer for the next one.
 
 Calls are a leaky bucket kept as one number (GCRA): the moment up to which a tenant has used its share.
 A whole minute's share may come at once, then it flows on evenly. Calls are counted per process, or by all workers
@@ -14,7 +17,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -24,6 +27,7 @@ from tallystick.config import TENANT_PATTERN
 from tallystick.errors import InvalidArgument, LimitExceeded
 from tallystick.file_locks import bytes_locked
 from tallystick.policy import Principal
+from tallystick.turns import current
 
 WINDOW_SECONDS = 60.0
 _TENANTS_BEFORE_SWEEP = 10_000
@@ -46,6 +50,10 @@ class Buckets(Protocol):
         used."""
         ...
 
+    def add(self, tenant: str, *, writes: bool, seconds: float, now: float) -> None:
+        """Use so much of the tenant's window without asking, up to a whole window more than it has."""
+        ...
+
 
 class Quotas:
     def __init__(
@@ -62,7 +70,8 @@ class Quotas:
         self._now = now
 
     def check(self, principal: Principal, *, writes: bool) -> None:
-        """Count one call. Raises LimitExceeded(RATE_LIMITED) with {retry_after, status}; that call does not count."""
+        """Count one call, and its work when it is over. Raises LimitExceeded(RATE_LIMITED) with {retry_after, status};
+        that call does not count."""
         quota = self._overrides.get(principal.tenant, self._default)
         share = quota.writes if writes else quota.reads
         if share == 0:
@@ -70,6 +79,12 @@ class Quotas:
         wait = self._buckets.take(principal.tenant, writes=writes, step=WINDOW_SECONDS / share, now=self._now())
         if wait > 0:
             raise _limited(principal.tenant, share, wait, writes=writes)
+        work = current()
+        if work is not None:
+            work.charge = partial(self._charge, principal.tenant, writes, WINDOW_SECONDS / share)
+
+    def _charge(self, tenant: str, writes: bool, step: float, units: int) -> None:
+        self._buckets.add(tenant, writes=writes, seconds=step * units, now=self._now())
 
 
 class OwnBuckets:
@@ -87,6 +102,10 @@ class OwnBuckets:
                 self._sweep(now)
             self._used_until[key] = used_until
         return wait
+
+    def add(self, tenant: str, *, writes: bool, seconds: float, now: float) -> None:
+        key = tenant, writes
+        self._used_until[key] = _in_debt(self._used_until.get(key, now), seconds, now)
 
     def _sweep(self, now: float) -> None:
         """Whoever has nothing used up is as good as unknown."""
@@ -121,6 +140,15 @@ class SharedBuckets:
                 self._SLOT.pack_into(self._table, at, key, used_until)
             return wait
 
+    def add(self, tenant: str, *, writes: bool, seconds: float, now: float) -> None:
+        key = _hashed(tenant, writes)
+        start = key % (self._SLOTS - self._TRIES)
+        with bytes_locked(self._file.fileno(), start, self._TRIES):
+            at = self._find(key, start) * self._SLOT.size
+            known, until = self._SLOT.unpack_from(self._table, at)
+            used_until = _in_debt(until if known == key else now, seconds, now)
+            self._SLOT.pack_into(self._table, at, key, used_until)
+
     def _find(self, key: int, start: int) -> int:
         """The slot of the key, else the one that was used up the longest ago, or will be: that tenant starts afresh."""
         slots: dict[int, tuple[int, float]] = {
@@ -129,6 +157,10 @@ class SharedBuckets:
         }
         mine = (slot for slot, (found, _) in slots.items() if found == key)
         return next(mine, min(slots, key=lambda slot: slots[slot][1]))
+
+
+def _in_debt(used_until: float, seconds: float, now: float) -> float:
+    return min(max(used_until, now) + seconds, now + 2 * WINDOW_SECONDS)
 
 
 def _wait(used_until: float, now: float) -> float:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _HEALTH: Schema = {
     "type": "object",
     "properties": {
-        "status": {"type": "string", "const": "ok"},
+        "status": {"type": "string", "enum": ["ok", "not_ready"]},
+        "message": {"type": "string", "description": "Why it is not ready."},
         "version": {"type": "string"},
         "position": {"type": "integer", "description": "The last lamport of the log."},
     },

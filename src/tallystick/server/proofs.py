@@ -63,4 +63,4 @@ def _caller(offer: Offer, request: Request) -> Principal:
     principal = offer.principal_of(request.scope)
     if offer.quotas is not None:
         offer.quotas.check(principal, writes=False)
-    return msgspec.structs.replace(principal, tool=_TOOL, is_program=True)
+    return msgspec.structs.replace(principal, tool=_TOOL, is_program=True, answer_bytes_max=offer.answer_bytes_max)

@@ -6,6 +6,7 @@ Every answer is JSON. An error has its toolset's own shape and the status of its
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -14,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from tallystick.errors import NotFound
+from tallystick.errors import NotFound, TallystickError
 from tallystick.server import Offer
 from tallystick.server.answers import Reply, json_answer, retry_after, send_json, status_of
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, call
@@ -125,8 +126,15 @@ def _refusal(status: int, code: str, message: str, **more: Any) -> Reply:
 
 
 def _health(offer: Offer) -> dict[str, Any]:
-    health = {"status": "ok", "version": offer.version}
-    return health if offer.position is None else {**health, "position": offer.position()}
+    trouble = offer.not_live() or offer.not_ready()
+    status = {"status": "ok"} if trouble is None else {"status": "not_ready", "message": trouble}
+    return {**status, "version": offer.version, **_position(offer)}
+
+
+def _position(offer: Offer) -> dict[str, int]:
+    with suppress(TallystickError, OSError):
+        return {} if offer.position is None else {"position": offer.position()}
+    return {}
 
 
 def _probe(trouble: str | None) -> Response:

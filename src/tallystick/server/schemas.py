@@ -111,7 +111,10 @@ def _unmarked(schema: Schema) -> Schema:
 
 
 def _unbounded(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key not in (TOLD_ONCE, *_BOUNDS, *_MEMBERS)}
+    """Members that the schema describes elsewhere are listed by their names."""
+    kept = {key: value for key, value in schema.items() if key not in (TOLD_ONCE, *_BOUNDS, *_MEMBERS)}
+    names = schema.get("properties")
+    return {**kept, "properties": {name: {} for name in names}} if names else kept
 
 
 def _without_flags(schema: Any) -> Any:

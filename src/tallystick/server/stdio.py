@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from tallystick.processes import client_tag
 from tallystick.server import Offer
 from tallystick.server.fast_path import cancel_key
 from tallystick.server.fast_path.handshake import Handshake, is_plain_envelope
@@ -63,7 +64,7 @@ class _Client:
         self._offer = offer
         self._outlet = stdout_writer
         self._asked = _Asked()
-        self._session = offer.sessions.begin()
+        self._session = offer.sessions.begin(client_tag=client_tag())
         self._fast_path = StdioFastPath(
             offer,
             deliver=self._deliver,

@@ -7,7 +7,7 @@ Sentences name fields and rules and never repeat the value that was sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,9 +17,13 @@ from pydantic_core import ErrorDetails
 FAULTS_MAX = 50
 
 
-def sentences(error: ValidationError, arguments: Any) -> list[str]:
+def sentences(
+    error: ValidationError, arguments: Any, more: Iterable[tuple[tuple[str | int, ...], str]] = ()
+) -> list[str]:
+    """`more` are sentences of validators that run only after all fields are well formed, with their places."""
     faults = [_fault(details, arguments) for details in error.errors(include_url=False, include_input=False)]
-    return _bounded(list(dict.fromkeys(sentence for fault in _merge(faults) for sentence in fault.sentences())))
+    found = [sentence for fault in _merge(faults) for sentence in fault.sentences()]
+    return _bounded(list(dict.fromkeys([*found, *(_within(path, line) for path, line in more)])))
 
 
 def _bounded(said: list[str]) -> list[str]:

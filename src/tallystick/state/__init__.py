@@ -72,6 +72,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     types: frozenset[str] | None = None
     """Any of these."""
     conditions: tuple[Condition, ...] = ()
+    author: str | None = None
+    """Who wrote a version of the node."""
     since: int | None = None
     """Milliseconds; the newest commit of the node is at or after it."""
     until: int | None = None
@@ -123,6 +125,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """Only these edges are looked at; those that are not there are not crossed."""
     reads_nodes: bool = True
     """Whether the nodes are answered with what they say, or not at all."""
+    paths_bytes_max: int = 16 << 20
+    """Of the attributes of the edges that are read for paths; the paths that need more are left out."""
 
 
 class Path(msgspec.Struct, frozen=True):
@@ -137,6 +141,8 @@ class Walked(msgspec.Struct, frozen=True):
     edges_traversed: int
     """Different edges that were crossed, to new nodes or to known ones; with a target, those on its paths."""
     truncated: bool
+    ids: list[str] = []
+    """Of the nodes, whether or not they were read."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -147,6 +153,8 @@ class Step(msgspec.Struct, frozen=True):
     """CREATE_NODE, UPDATE_NODE, DELETE_NODE, REDACT_NODE, and the same for edges."""
     changes: dict[str, Any] | None
     """UPDATE only: flattened difference to the version before ("attrs.a.b": new value, removed → None)."""
+    before: dict[str, Any] | None = None
+    """UPDATE only: by the same paths, the values that were replaced; None where there was none."""
 
 
 class Lineage(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from pyroaring import BitMap
 from tallystick.clock import from_text, to_text
 from tallystick.commits import REDACTIONS, Verb, chain
 from tallystick.commits.payloads import EdgePayload, NodePayload, edge_name, read_edge, read_extent, read_node
+from tallystick.commits.reserved_attributes import SUPERSEDES
 from tallystick.errors import InvalidArgument
 from tallystick.state import Breathing, Edge, EntityKind, Node, Provenance, T
 from tallystick.state.columns import Columns
@@ -61,8 +62,21 @@ def _past_version(columns: Columns, seq: int) -> Version | None:
     if line.operation is Verb.DELETE_NODE:
         return None
     newest = redactions[0] if redactions else line
-    document = _redacted(columns, place, read_node, redactions) if redactions else read_node(bytes(line.payload))
-    return Version(seq, newest, line.lamport, document.type, document.attrs, document.content)
+    if not redactions:
+        document = read_node(bytes(line.payload))
+        return Version(seq, newest, line.lamport, document.type, document.attrs, document.content)
+    document, superseded = _redacted(columns, place, read_node, redactions), read_extent(newest.payload).supersedes
+    attrs = document.attrs if superseded is None else {**document.attrs, SUPERSEDES: superseded}
+    return Version(seq, newest, line.lamport, document.type, attrs, document.content)
+
+
+def is_redacted(columns: Columns, handle: int, at: int) -> bool:
+    """Whether all that a living node said then was redacted."""
+    found = version(columns, handle, at)
+    if found is None or not isinstance(found.newest, Line) or found.newest.operation not in REDACTIONS:
+        return False
+    fields = read_extent(found.newest.payload).redacted_fields
+    return fields is None or "attrs" in fields
 
 
 def _below_redactions(columns: Columns, seq: int) -> tuple[int, Line, list[Line]]:
@@ -315,6 +329,14 @@ def resolve(columns: Columns, as_of: str | int, position: int) -> int:
     except (ValueError, OverflowError):
         raise _unknown(as_of, f"'{as_of[:100]}' is no lamport, commit_id or ISO 8601 time") from None
     return first_not_before(columns, milliseconds + 1, columns.history.count) - 1
+
+
+def draft_end(columns: Columns, seq: int) -> int:
+    """The last commit of the draft that this one is of. Reads a line."""
+    if seq == 0:
+        return 0
+    part, whole = columns.commit(seq).batch or (1, 1)
+    return seq + whole - part
 
 
 def _resolve_lamport(columns: Columns, lamport: int, position: int) -> int:

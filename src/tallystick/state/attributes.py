@@ -66,12 +66,13 @@ def _flatten(members: dict[str, Any], prefix: str, found: Flat, named: list[str]
 
 
 _CONTAINERS = (dict, list)
+_ORDERED = object()
 
 
 class Postings:
     """One key: who has it, and who has it with which value."""
 
-    __slots__ = ("long", "order", "present", "values")
+    __slots__ = ("long", "order", "ordering", "present", "values")
 
     def __init__(self) -> None:
         self.values: dict[Scalar, int | BitMap] = {}
@@ -80,6 +81,8 @@ class Postings:
         self.long = BitMap()
         """Who has a text that is too long to be among the values."""
         self.order: Order | None = None
+        self.ordering: Breathing[None] | None = None
+        """The rest of the building of `order`, for each read that needs it to go on with."""
 
     def members(self, value: Scalar) -> BitMap:
         """Not a copy."""
@@ -173,10 +176,13 @@ class Attributes:
         while True:
             postings = self.find(key)
             if postings.order is None:
-                yield from _put_in_order(postings)
-            if postings.order is not None and postings.order.ready:
+                postings.order = Order()
+                postings.ordering = postings.order.build(list(postings.values))
+            if postings.ordering is not None and next(postings.ordering, _ORDERED) is _ORDERED:
+                postings.ordering = None
+            if postings.ordering is None:
                 return postings.order
-            yield  # Somebody else is at it.
+            yield
 
     def _drop(self, handle: int, key: str, values: list[Scalar]) -> None:
         postings = self.keys.get(key)
@@ -185,15 +191,6 @@ class Attributes:
         postings.remove(handle, values)
         if not postings.present:
             del self.keys[key]
-
-
-def _put_in_order(postings: Postings) -> Breathing[None]:
-    order = postings.order = Order()
-    try:
-        yield from order.build(list(postings.values))
-    finally:
-        if not order.ready:  # Whoever asked went away: the next one starts again.
-            postings.order = None
 
 
 def _is_below(key: str, prefix: str | None) -> bool:

@@ -137,11 +137,12 @@ def _is_masked(columns: Columns, redaction: Commit) -> bool:
     Values that were indexed here before that can then be read nowhere, not even where the node
     was written again or deleted since: they have to be searched for.
     """
-    for lamport in redaction.redacts or ():
-        commit = columns.commit(columns.history.lamports.seq(int(lamport), columns.history.count))
-        if chain.content_hash(commit.payload) != commit.content_hash:
-            return True
-    return False
+    if not redaction.redacts:
+        return False
+    # The oldest line is masked first: if it is not, none is.
+    oldest = min(map(int, redaction.redacts))
+    commit = columns.commit(columns.history.lamports.seq(oldest, columns.history.count))
+    return chain.content_hash(commit.payload) != commit.content_hash
 
 
 def _undo_redact_node(columns: Columns, handle: int, seq: int) -> None:

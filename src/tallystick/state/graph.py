@@ -119,6 +119,11 @@ class Nodes:
             if len(met) == 1:
                 del self.extra_actors[handle]
 
+    def was_written_by(self, handle: int, actor: int, at: int) -> bool:
+        """Whether the actor is among the authors of the node's first `at` commits of the log."""
+        met = self.extra_actors.get(handle)
+        return self.owner[handle] == actor if met is None else met.get(actor, at + 1) <= at
+
     def actors_of(self, handle: int) -> int:
         return len(self.extra_actors.get(handle, (0,)))
 

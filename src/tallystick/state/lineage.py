@@ -7,11 +7,11 @@ before, are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tallystick.commits import DELETIONS, REDACTIONS, Verb
 from tallystick.commits.payloads import edge_triple
-from tallystick.state import Lineage, Step, Summary
+from tallystick.state import Breathing, Lineage, Step, Summary
 from tallystick.state.asof import edge_at, node_at
 from tallystick.state.changes import EDGE
 from tallystick.state.columns import Columns
@@ -20,6 +20,8 @@ from tallystick.state.conditions import is_same
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
 
+T = TypeVar("T")
+_EDGES = 512
 _NAMES = ("id", "from", "rel", "to")
 """What an entity is called is not what it says."""
 
@@ -39,19 +41,42 @@ def lineage(
     entity = find(columns, entity_id)
     if entity is None or (entity & EDGE and not may_read_edge(columns, entity >> 1, read_filter)):
         return None
-    seqs = _commits(columns, entity)
-    if depth == "full" and not entity & EDGE:
-        for edge in columns.edges.around(entity >> 1):
-            if may_read_edge(columns, edge, read_filter):
-                seqs += _commits(columns, edge << 1 | EDGE)
-        seqs.sort()
+    seqs = _finished(commits_of(columns, entity_id, depth, read_filter))
     offset = max(offset, 0)
-    steps = [_step(columns, seq) for seq in seqs[offset : offset + max(limit, 0)]]
+    steps = [step(columns, seq) for seq in seqs[offset : offset + max(limit, 0)]]
     handle, head = entity >> 1, columns.history.count
     if entity & EDGE:
         rel = columns.edges.rel_of(handle)
         return Lineage(entity_id, rel, None, steps, len(seqs), edge=edge_at(columns, handle, head))
     return Lineage(entity_id, columns.nodes.type_of(handle), node_at(columns, handle, head), steps, len(seqs))
+
+
+def commits_of(
+    columns: Columns, entity_id: str, depth: Literal["direct", "full"], read_filter: ReadFilter | None = None
+) -> Breathing[list[int]]:
+    """The sequence numbers of what `lineage` lists, as of the first slice."""
+    entity, head = find(columns, entity_id), columns.history.count
+    if entity is None or (entity & EDGE and not may_read_edge(columns, entity >> 1, read_filter)):
+        return []
+    seqs = _commits(columns, entity)
+    if depth == "direct" or entity & EDGE:
+        return seqs
+    for number, edge in enumerate(columns.edges.around(entity >> 1), 1):
+        # A row may go while others run: it was taken back.
+        if edge < len(columns.edges.last) and may_read_edge(columns, edge, read_filter):
+            seqs += _commits(columns, edge << 1 | EDGE)
+        if number % _EDGES == 0:
+            yield
+    return sorted(seq for seq in seqs if seq <= head)
+
+
+def _finished(work: Breathing[T]) -> T:
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 def summary(columns: Columns, entity_id: str) -> Summary | None:
@@ -119,7 +144,7 @@ def _commits(columns: Columns, entity: int) -> list[int]:
     return columns.history.chain(last)
 
 
-def _step(columns: Columns, seq: int) -> Step:
+def step(columns: Columns, seq: int) -> Step:
     commit = columns.chained_commit(seq)
     verb, _, kind = commit.operation.partition("_")
     if verb != "UPSERT":
@@ -127,7 +152,8 @@ def _step(columns: Columns, seq: int) -> Step:
     before = version_before(columns, seq)
     if before is None:
         return Step(commit, f"CREATE_{kind}", None)
-    return Step(commit, f"UPDATE_{kind}", difference(before, commit.document()))
+    changes, old = difference(before, commit.document()), dict(leaves(before))
+    return Step(commit, f"UPDATE_{kind}", changes, {path: old.get(path) for path in changes})
 
 
 def version_before(columns: Columns, seq: int) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import EDGE_VERBS, Commit
+from tallystick.commits.mask import REDACTED
 from tallystick.state.derivation import entity_of
 
 ReadBlob = Callable[[dict[str, Any]], bytes]
@@ -32,11 +33,25 @@ class Subject:
         words = "|".join(rf"(?<!\w){re.escape(text)}(?!\w)" for text in self._folded)
         self._words = re.compile(words) if whole_words else None
 
+    def is_called(self, text: str) -> bool:
+        """Whether the text is one of the names, and nothing more."""
+        return text.strip().casefold() in self._folded
+
+    def has_id(self, entity_id: str) -> bool:
+        """Whether an id, or its last segment, is one of the names; `ada-example` is Ada Example."""
+        spelt = _spelt(re.split(r"[/:]", entity_id)[-1])
+        return self.is_called(entity_id) or (bool(spelt) and spelt in map(_spelt, self._folded))
+
     def is_named_in(self, text: str) -> bool:
         folded = text.casefold()
         if self._words is not None:
             return self._words.search(folded) is not None
         return any(each in folded for each in self._folded)
+
+
+def _spelt(name: str) -> str:
+    """The words of a name, whatever stands between them."""
+    return " ".join(re.findall(r"[^\W_]+", name.casefold()))
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -68,6 +83,36 @@ class Unread(msgspec.Struct, frozen=True):
     lamport: int
 
 
+CALLED_BY = frozenset(
+    {"name", "full_name", "fullname", "display_name", "displayname", "label", "email", "e_mail", "mail", "phone",
+     "username", "user_name", "login", "handle"}
+)  # fmt: skip
+"""Attributes that name the entity itself, if their value is a name and nothing more."""
+
+
+def is_subject(commit: Commit, subject: Subject) -> bool:
+    """Whether the commit writes a node that is the person: all its attributes are personal data, not only those that
+    contain a name."""
+    if commit.operation in EDGE_VERBS:
+        return False
+    said = commit.document()
+    attrs = said.get("attrs") or {}
+    if isinstance(said.get("id"), str) and subject.has_id(said["id"]):
+        return True
+    called = (value for name, value in attrs.items() if name.casefold().replace("-", "_") in CALLED_BY)
+    return any(isinstance(value, str) and subject.is_called(value) for value in called)
+
+
+def attributes_of(commit: Commit) -> Iterator[str]:
+    """What a redaction of everything that the commit's node says has to name: attributes that were not redacted, and
+    `content`."""
+    said = commit.document()
+    yield from (f"attrs.{name}" for name, value in (said.get("attrs") or {}).items() if value != REDACTED)
+    content = said.get("content")
+    if isinstance(content, dict) and content.get("text") != REDACTED:
+        yield "content"
+
+
 def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iterator[Mention | Unread]:
     entity = entity_of(commit)
 
@@ -80,7 +125,7 @@ def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iter
     said = commit.document()
     kind = "edge" if commit.operation in EDGE_VERBS else "node"
     for place in ("id", "node_id", "type", "from", "rel", "to", "reason"):
-        if isinstance(said.get(place), str) and subject.is_named_in(said[place]):
+        if isinstance(said.get(place), str) and _names(subject, place, said[place]):
             yield mention(kind, place)
     for name in _texts(said.get("redacted_fields", [])):
         if subject.is_named_in(name):
@@ -101,6 +146,13 @@ def find_mentions(commit: Commit, subject: Subject, read_blob: ReadBlob) -> Iter
         else:
             if named:
                 yield mention(kind, "content", "content")
+
+
+def _names(subject: Subject, place: str, text: str) -> bool:
+    return subject.is_named_in(text) or (place in _IDS and subject.has_id(text))
+
+
+_IDS = frozenset({"id", "node_id", "from", "to"})
 
 
 def _record(commit: Commit) -> Iterator[tuple[str, str]]:

@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from tallystick.clock import Clock, from_text, wall_clock
+from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import reserved_attributes
-from tallystick.errors import Corrupt
+from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.state import staleness
-from tallystick.state.staleness import Citations, Stale, milliseconds
+from tallystick.state.asof import is_commit_id
+from tallystick.state.staleness import Stale, Watched, milliseconds
 from tallystick.state.trust import Trust
 
 if TYPE_CHECKING:
     from tallystick.state.state import State
 
 T = TypeVar("T")
+CLOCKS_DIFFER_MILLISECONDS = 60_000
 Owner = tuple[str, str]
 """Type and owner of an entity."""
 MayRead = Callable[[str, Owner | None], bool | None]
 """The policy's decision on an entity; None where it must be waited for."""
-ChangedFiles = Callable[[Citations], tuple[str, ...] | None]
+ChangedFiles = Callable[[Watched], tuple[str, ...] | None]
 """Which of these files are not as they were; None where it must be waited for."""
 
 
@@ -59,10 +61,12 @@ class ReadFilter:
         self.narrows = may_read is not None
         """False where everything may be read: then nothing need be asked or counted one by one."""
         self.pending: dict[tuple[str, Owner | None], None] = {}
-        self.pending_files: dict[Citations, None] = {}
+        self.pending_files: dict[Watched, None] = {}
         """Files that were not looked at since they changed, if they did; nothing is said of them meanwhile."""
         self.stale_told: dict[str, Stale] = {}
         """What was told to be stale, at the head."""
+        self.judges_pins = False
+        """Whether an atom counts as stale when its pinned files changed. The knowledge tools report that themselves."""
         self._as_of: str | int | None = None
         self._at: int | None = None
         """Set by a look into the past: what was stale then, it is warned of."""
@@ -96,6 +100,12 @@ class ReadFilter:
             return True
         name = self._state.edge_name(edge_id)
         return name is None or self.allows_all((name["from"], name["to"]))
+
+    def allows_entity(self, entity_id: str) -> bool:
+        """Whether there is or was such a node or edge, and it may be read; an edge is read with both its ends."""
+        name, is_node = self._state.edge_name(entity_id), self._state.last_owner(entity_id) is not None
+        ends = (name["from"], name["to"]) if name is not None else ()
+        return (is_node or bool(ends)) and self.allows_all((*ends, entity_id) if is_node else ends)
 
     def allows_all(self, node_ids: Iterable[str]) -> bool:
         if self._may_read is None:
@@ -139,8 +149,19 @@ class ReadFilter:
     def look_back(self, as_of: str | int) -> int:
         """The sequence number that it stands for; from now on what was stale then is warned of. Raises
         InvalidArgument with code UNKNOWN_AS_OF."""
-        self._as_of, self._at = as_of, self._state.resolve(as_of)
+        self._check_past(as_of)
+        self._as_of, self._at = as_of, self._state.moment(as_of)
         return self._at
+
+    def _check_past(self, as_of: str | int) -> None:
+        """What is still to come may change. Clocks may differ a little, and ours may lag the log's times."""
+        if isinstance(as_of, int) or is_commit_id(as_of):
+            return
+        time, now = milliseconds(as_of), self._state.time_after(self._clock())
+        if time is not None and time > now + CLOCKS_DIFFER_MILLISECONDS:
+            raise InvalidArgument(
+                f"'{as_of}' is still to come: it is {to_text(now)}", code="UNKNOWN_AS_OF", details={"as_of": as_of}
+            )
 
     def warned(
         self, entity_id: str, document: dict[str, Any], edge_attrs: dict[str, Any] | None = None
@@ -158,7 +179,8 @@ class ReadFilter:
     def tell(self, entity_id: str, edge_attrs: dict[str, Any] | None = None) -> Stale | None:
         """Why it is stale, if it is; and whoever asks is told so."""
         stale = self.stale(entity_id, edge_attrs)
-        if stale is not None and self._at is None:
+        # Work to verify an atom is made by the knowledge tools.
+        if stale is not None and self._at is None and stale.why != staleness.PIN_CHANGED:
             self.stale_told[entity_id] = stale
         return stale
 
@@ -166,7 +188,8 @@ class ReadFilter:
         """At the moment that is asked about. No index knows what edges say: of one its attributes are given."""
         if edge_attrs is not None and reserved_attributes.NAMES.isdisjoint(edge_attrs):
             edge_attrs = None
-        if edge_attrs is None and self._at is None and not self._state.dates_any:
+        has_pins = self.judges_pins and self._state.has_pins
+        if edge_attrs is None and self._at is None and not (self._state.dates_any or has_pins):
             return None
         try:
             return self._judged(entity_id, edge_attrs)
@@ -177,17 +200,27 @@ class ReadFilter:
     def _judged(self, entity_id: str, edge_attrs: dict[str, Any] | None) -> Stale | None:
         found = self._state.dated(entity_id, self._at)
         attrs = edge_attrs or (found.attrs if found is not None else {})
-        if not attrs and found is None:
+        pinned = self._pinned(entity_id) if self.judges_pins and self._at is None else None
+        if not attrs and found is None and pinned is None:
             return None
         superseded = self._superseded(entity_id, found.successors) if found is not None else None
         changed = self._changed(staleness.citations(attrs)) if self._at is None else ()
-        return staleness.judge(attrs, self.now, superseded, changed)
+        stale = staleness.judge(attrs, self.now, superseded, changed, pinned)
+        if stale is None or superseded is None or not self._state.is_redacted(superseded[0], self._at):
+            return stale
+        return msgspec.structs.replace(stale, successor_redacted=True)
+
+    def _pinned(self, entity_id: str) -> tuple[str, tuple[str, ...]] | None:
+        """When its files were pinned, and which of them are not as they were then; None if all are."""
+        pin = self._state.pinned_files(entity_id)
+        changed = () if pin is None else self._changed(pin)
+        return None if pin is None or not changed else (pin.at, changed)
 
     @cached_property
     def now(self) -> int:
         """One for the whole look; of a look into the past, that moment."""
         if self._as_of is None or not self._at:
-            return self._clock() if self._as_of is None else 0
+            return self._state.time_after(self._clock()) if self._as_of is None else 0
         # A time may lie behind the last commit before it, and something may have run out in between.
         return max(from_text(self._state.timestamp(self._at)), milliseconds(self._as_of) or 0)
 
@@ -207,17 +240,18 @@ class ReadFilter:
     def _successor(self, candidates: Iterable[str]) -> str | None:
         return next((each for each in candidates if self._trust.find(each) is None and self.allows(each)), None)
 
-    def _changed(self, citations: Citations) -> tuple[str, ...]:
-        if not citations:
+    def _changed(self, watched: Watched) -> tuple[str, ...]:
+        if not watched:
             return ()
-        changed = self._changed_files(citations)
+        changed = self._changed_files(watched)
         if changed is None and len(self.pending_files) < _PENDING_MAX:
-            self.pending_files[citations] = None
+            self.pending_files[watched] = None
         return changed or ()
 
     def flags(self, ids: Iterable[str]) -> dict[str, list[str]]:
         """Which of them were recalled, and which are stale: for answers that are lists of ids."""
-        listed = list(ids) if self._state.dates_any or self._trust.recalls() else []
+        has_pins = self.judges_pins and self._state.has_pins
+        listed = list(ids) if self._state.dates_any or has_pins or self._trust.recalls() else []
         found = {
             "untrusted": [each for each in listed if self._trust.find(each) is not None],
             "stale": [each for each in listed if self.tell(each) is not None],

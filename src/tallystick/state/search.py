@@ -18,6 +18,7 @@ from tallystick.state.conditions import Candidates, Criterion, Matching, NodeAtt
 
 _DOCUMENTS = 256
 _ROWS = 20_000
+_NO_ACTOR = -1
 _DOCUMENT_EFFORT = 100
 """Judging by a document takes about as long as looking up this many values in an index."""
 
@@ -28,11 +29,18 @@ class _Question(msgspec.Struct, frozen=True):
     criteria: list[Criterion]
     moment: AsOf
     window: range | None
+    author: int | None
+    """The number of the author that is wanted; _NO_ACTOR for one who wrote nothing."""
+
+    def is_by_author(self, handle: int) -> bool:
+        return self.author is None or self.columns.nodes.was_written_by(handle, self.author, self.moment.at)
 
     def holds(self, handle: int) -> bool:
         """As it was at the moment; by the document where the columns do not tell."""
         # A node that others made and took back while we were looking has no row any more.
         if handle >= len(self.columns.nodes.ids):
+            return False
+        if not self.is_by_author(handle):
             return False
         nodes = self.columns.nodes
         if self.window is None and not self.criteria and self.moment.at == self.columns.history.count:
@@ -54,21 +62,45 @@ class _Question(msgspec.Struct, frozen=True):
         return all(criterion.holds(facts) for criterion in self.criteria)
 
 
+class Located(msgspec.Struct, frozen=True):
+    """A page of a search by the ids of its nodes."""
+
+    ids: list[str]
+    total: int
+    indexed: bool
+
+
+def locate(columns: Columns, query: Query) -> Breathing[Located]:
+    """As `search`, without the documents of the page."""
+    hits, indexed = yield from _hits(_question(columns, query))
+    ids = columns.nodes.ids
+    page = _page(hits, query)
+    columns.expect_documents(page)
+    return Located([ids[handle] for handle in page if handle < len(ids)], len(hits), indexed)
+
+
 def search(columns: Columns, query: Query) -> Breathing[Page]:
     question = _question(columns, query)
+    hits, indexed = yield from _hits(question)
+    nodes = yield from _read(question, _page(hits, query))
+    return Page(nodes, len(hits), indexed)
+
+
+def _hits(question: _Question) -> Breathing[tuple[BitMap, bool]]:
+    columns, query = question.columns, question.query
     if query.ids is not None:
         handles = {columns.nodes.handles.get(node_id) for node_id in query.ids}
-        hits = yield from _judge(question, sorted(handle for handle in handles if handle is not None))
-        indexed = True
-    else:
-        hits, indexed = yield from _sift(question)
-    nodes = yield from _read(question, hits[max(query.offset, 0) : max(query.offset, 0) + max(query.limit, 0)])
-    return Page(nodes, len(hits), indexed)
+        return (yield from _judge(question, sorted(handle for handle in handles if handle is not None))), True
+    return (yield from _sift(question))
+
+
+def _page(hits: BitMap, query: Query) -> BitMap:
+    return hits[max(query.offset, 0) : max(query.offset, 0) + max(query.limit, 0)]
 
 
 def find_ids(columns: Columns, query: Query, most: int) -> Breathing[list[str] | None]:
     """The ids of all that is found, without its documents; None for more than `most`."""
-    hits, _ = yield from _sift(_question(columns, query))
+    hits, _ = yield from _hits(_question(columns, query))
     ids = columns.nodes.ids
     return [ids[handle] for handle in hits if handle < len(ids)] if len(hits) <= most else None
 
@@ -77,8 +109,10 @@ def _question(columns: Columns, query: Query) -> _Question:
     criteria = [ready(condition) for condition in query.conditions]
     moment = AsOf(columns, query.at)
     timed = query.since is not None or query.until is not None
+    chosen = window(columns, query.since, query.until, moment.at) if timed else None
+    author = None if query.author is None else columns.nodes.actors.find(query.author)
     return _Question(
-        columns, query, criteria, moment, window(columns, query.since, query.until, moment.at) if timed else None
+        columns, query, criteria, moment, chosen, _NO_ACTOR if author is None and query.author is not None else author
     )
 
 
@@ -100,7 +134,7 @@ def _sift(question: _Question) -> Breathing[tuple[BitMap, bool]]:
 def _ask_index(question: _Question) -> Breathing[Candidates]:
     """Cheapest first; what is left over is all that the dearer ones have to look at."""
     columns = question.columns
-    left = _start(question)
+    left = yield from _by_author(question, _start(question))
     doubtful = BitMap()
     for criterion in sorted(question.criteria, key=lambda each: each.effort(columns.attributes)):
         if not left:
@@ -122,6 +156,18 @@ def _start(question: _Question) -> BitMap:
     if any_of is None:
         return found
     return found & BitMap.union(BitMap(), *(nodes.by_type[name] for name in any_of if name in nodes.by_type))
+
+
+def _by_author(question: _Question, handles: BitMap) -> Breathing[BitMap]:
+    if question.author is None:
+        return handles
+    found = BitMap()
+    rows = handles.to_array()
+    for part in _parts(range(len(rows)), _ROWS):
+        limit = len(question.columns.nodes.ids)  # A row may go while others run: it was taken back.
+        found.update([row for row in rows[part.start : part.stop] if row < limit and question.is_by_author(row)])
+        yield
+    return found
 
 
 def _in_window(question: _Question, handles: BitMap, window: range) -> Breathing[BitMap]:
@@ -154,19 +200,18 @@ def _having_literals(question: _Question, handles: BitMap) -> Breathing[BitMap]:
     if not literals:
         return handles
     found = BitMap()
-    for number, handle in enumerate(handles, 1):
+    for handle in handles:
         # Of one that was taken back meanwhile, or redacted, the newest line does not tell.
         is_told = handle < len(nodes.ids) and nodes.doc[handle] == nodes.last[handle]
         if not is_told or columns.may_say(nodes.last[handle], literals):
             found.add(handle)
-        if number % _DOCUMENTS == 0:
-            yield
+        yield
     return found
 
 
 def _judge(question: _Question, handles: Iterable[int]) -> Breathing[BitMap]:
-    # A document may hold texts that take long to match.
-    breath = 1 if any(isinstance(criterion, Matching) for criterion in question.criteria) else _DOCUMENTS
+    # A document may be large, and what is asked of it may take long.
+    breath = 1 if question.criteria else _DOCUMENTS
     found = BitMap()
     for number, handle in enumerate(handles, 1):
         if question.holds(handle):
@@ -179,10 +224,9 @@ def _judge(question: _Question, handles: Iterable[int]) -> Breathing[BitMap]:
 def _read(question: _Question, handles: BitMap) -> Breathing[list[Node]]:
     nodes: list[Node] = []
     question.columns.expect_documents(handles)
-    for number, handle in enumerate(handles, 1):
+    for handle in handles:
         node = node_at(question.columns, handle, question.moment.at)
         if node is not None:
             nodes.append(node)
-        if number % _DOCUMENTS == 0:
-            yield
+        yield
     return nodes

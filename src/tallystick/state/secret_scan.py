@@ -21,6 +21,9 @@ from tallystick.telemetry import metrics
 
 Mode = Literal["off", "refuse", "mask"]
 Screen = Callable[[Draft], Draft]
+TextScreen = Callable[[str, str, bool], str]
+"""Of a text, its place, and whether it may be masked there: the text to store. Raises InvalidArgument."""
+_MASKABLE = ("attrs", "content", "reason", "run_context")
 MASK = "[SECRET]"
 
 _KINDS = {
@@ -68,6 +71,25 @@ def screen_of(mode: Mode) -> Screen | None:
     return lambda draft: _screen(patterns, draft, masks=mode == "mask")
 
 
+def text_screen_of(mode: Mode) -> TextScreen:
+    """For texts that no draft carries: plain files, their names, and contents that the log only names."""
+    if mode == "off":
+        return lambda text, place, may_mask: text
+    patterns = PatternSet(_KINDS.values())
+    return lambda text, place, may_mask: _screen_text(patterns, text, place, masks=mode == "mask", may_mask=may_mask)
+
+
+def _screen_text(patterns: PatternSet, text: str, place: str, *, masks: bool, may_mask: bool) -> str:
+    texts = [(text, place)]
+    findings = _findings(patterns, texts) if _may_have_one(patterns, texts) else []
+    if not findings:
+        return text
+    if not (masks and may_mask):
+        raise _refusal(findings[0], masks=masks)
+    masked: str = _masked(patterns, text)
+    return masked
+
+
 def find_secrets(patterns: PatternSet, text: str) -> list[tuple[str, int, int]]:
     """The kind and the place of each; of two that overlap, the one that begins first."""
     found: list[tuple[str, int, int]] = []
@@ -110,12 +132,10 @@ def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
     texts = [found for value, place in _said(draft) for found in _texts(value, place)]
     if not _may_have_one(patterns, texts):
         return draft
-    findings = [Finding(kind, place) for text, place in texts for kind, _, _ in find_secrets(patterns, text)]
+    findings = _findings(patterns, texts)
     if not findings:
         return draft
-    for each in findings:
-        metrics.SECRETS.add((each.kind,))
-    outside = [each for each in findings if not each.place.startswith(("attrs", "content", "reason"))]
+    outside = [each for each in findings if not each.place.startswith(_MASKABLE)]
     if not masks or outside or _is_kept_elsewhere(draft):
         raise _refusal((outside or findings)[0], masks=masks)
     return msgspec.structs.replace(
@@ -126,6 +146,13 @@ def _screen(patterns: PatternSet, draft: Draft, *, masks: bool) -> Draft:
     )
 
 
+def _findings(patterns: PatternSet, texts: list[tuple[str, str]]) -> list[Finding]:
+    findings = [Finding(kind, place) for text, place in texts for kind, _, _ in find_secrets(patterns, text)]
+    for finding in findings:
+        metrics.SECRETS.add((finding.kind,))
+    return findings
+
+
 def _is_kept_elsewhere(draft: Draft) -> bool:
     """What a nonce is asked for again, and the file that a person edited, would differ from what is stored for ever."""
     return draft.tool == FILE_EDIT or any(operation.nonce is not None for operation in draft.operations)
@@ -133,9 +160,9 @@ def _is_kept_elsewhere(draft: Draft) -> bool:
 
 def _said(draft: Draft) -> Iterator[tuple[Any, str]]:
     """All that will be in the log, with its place. A redaction may name what it takes away."""
-    yield from ((draft.reason, "reason"), (draft.run_context, "run_context"))
+    yield from ((draft.reason, "reason"), (draft.run_context, "run_context"), (draft.actor, "agent"))
     for operation in draft.operations:
-        yield operation.reason, "reason"
+        yield from ((operation.reason, "reason"), (operation.nonce, "nonce"))
         if operation.redacts is None:
             yield from ((value, name) for name, value in operation.payload.items())
 

@@ -57,7 +57,10 @@ def find_stale(
 ) -> Breathing[dict[str, Stale]]:
     """Of nodes, and of edges that were superseded: what an edge says of itself is not indexed."""
     found: dict[str, Stale] = {}
-    for number, entity_id in enumerate(state.maybe_stale(read_filter.now) if among is None else among):
+    if among is None:
+        pinned = state.pinned() if read_filter.judges_pins else ()
+        among = dict.fromkeys((*state.maybe_stale(read_filter.now), *pinned))
+    for number, entity_id in enumerate(among):
         if is_readable(state, read_filter, entity_id) and (stale := read_filter.stale(entity_id)) is not None:
             found[entity_id] = stale
         if number % _BREATH == 0:

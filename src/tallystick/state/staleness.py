@@ -18,12 +18,14 @@ import msgspec
 
 from tallystick.clock import from_text, to_text
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.commits.mask import REDACTED
 from tallystick.commits.payloads import name_of_edge
 from tallystick.commits.reserved_attributes import CITES, NAMES, STALE_AFTER, SUPERSEDES, VERIFIED
 from tallystick.errors import InvalidArgument
 from tallystick.state import asof
 from tallystick.state.attributes import TEXT_MAX
 from tallystick.state.columns import Columns
+from tallystick.state.knowledge import ATOM
 
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
@@ -56,6 +58,23 @@ class Citation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 Citations = tuple[Citation, ...]
 
 
+class PinnedFiles(msgspec.Struct, frozen=True):
+    """The patterns of an atom, and the files that matched them when it was last known to hold."""
+
+    patterns: tuple[str, ...]
+    hash: str
+    at: str
+    commit: str | None = None
+    files: str | None = None
+    work_tree: str | None = None
+
+
+Watched = Citations | PinnedFiles
+"""What a fact rests on, to be compared with the files as they are."""
+PIN = "pin"
+_PIN_KEY = f"{PIN}.hash"
+
+
 class Dated(msgspec.Struct, frozen=True):
     """What is known of one entity, to be judged by the clock, by its files and by who asks."""
 
@@ -69,18 +88,27 @@ class Stale(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str
     superseded_by: str | None = None
     files: tuple[str, ...] = ()
+    successor_redacted: bool = False
 
 
 PAST = "past its time"
 SUPERSEDED = "superseded"
 CHANGED = "cited files changed"
+PIN_CHANGED = "pinned files changed"
 
 
 # -- the rule
 
 
-def judge(attrs: Attrs, now: int, superseded: tuple[str, str] | None, changed: tuple[str, ...]) -> Stale | None:
-    """`superseded`: by which entity, and since when; `changed`: those of the cited files that are not as they were."""
+def judge(
+    attrs: Attrs,
+    now: int,
+    superseded: tuple[str, str] | None,
+    changed: tuple[str, ...],
+    pinned: tuple[str, tuple[str, ...]] | None = None,
+) -> Stale | None:
+    """`superseded`: by which entity, and since when; `changed`: those of the cited files that are not as they were;
+    `pinned`: when files were pinned that are not as they were, and which."""
     reasons: list[tuple[str, str]] = []
     if superseded is not None:
         reasons.append((SUPERSEDED, superseded[1]))
@@ -89,6 +117,9 @@ def judge(attrs: Attrs, now: int, superseded: tuple[str, str] | None, changed: t
         reasons.append((PAST, past))
     if changed:
         reasons.append((CHANGED, min(each.at for each in citations(attrs) if each.path in changed)))
+    if pinned is not None:
+        reasons.append((PIN_CHANGED, pinned[0]))
+        changed = tuple(dict.fromkeys((*changed, *pinned[1])))[:FILES_MAX]
     if not reasons:
         return None
     why = ", ".join(reason for reason, _ in reasons)
@@ -114,6 +145,17 @@ def citations(attrs: Attrs) -> Citations:
     found = attrs.get(CITES)
     pinned = (_citation(each) for each in found) if isinstance(found, list) else ()
     return tuple(each for each in pinned if each is not None)
+
+
+def pinned_files(attrs: Attrs) -> PinnedFiles | None:
+    """None where nothing is pinned, or a redaction left something else."""
+    pin, paths = attrs.get(PIN), attrs.get("paths")
+    patterns = [each for each in paths if isinstance(each, str)] if isinstance(paths, list) else []
+    try:
+        found = msgspec.convert({**pin, "patterns": patterns}, PinnedFiles) if isinstance(pin, dict) else None
+    except msgspec.ValidationError:
+        return None
+    return found if found is not None and milliseconds(found.at) is not None else None
 
 
 def _citation(value: Any) -> Citation | None:
@@ -159,6 +201,24 @@ def _attrs(columns: Columns, node_id: str, at: int | None) -> Attrs:
 def _has(columns: Columns, key: str, handle: int) -> bool:
     postings = columns.attributes.keys.get(key)
     return postings is not None and handle in postings.present
+
+
+def find_pinned(columns: Columns, node_id: str) -> PinnedFiles | None:
+    """At the head. A document is read only if it has a pin."""
+    handle = columns.nodes.handles.get(node_id)
+    if handle is None or not _has(columns, _PIN_KEY, handle):
+        return None
+    found = asof.version(columns, handle, columns.history.count)
+    return pinned_files(found.attrs) if found is not None and found.type == ATOM else None
+
+
+def has_pins(columns: Columns) -> bool:
+    return _PIN_KEY in columns.attributes.keys
+
+
+def pinned(columns: Columns) -> list[str]:
+    """All nodes that may have a pin."""
+    return [columns.nodes.ids[handle] for handle in columns.attributes.find(_PIN_KEY).present]
 
 
 def _successors(columns: Columns, entity_id: str, at: int | None) -> tuple[str, ...]:
@@ -238,6 +298,7 @@ def settle(
     What stays as it is was judged when it was written, or before these names were reserved. `pins` are those of files
     that were looked up; with None for them FilesPending is raised where there are some to be looked up.
     """
+    draft = _keep_successions(state, draft)
     if not any(map(_is_concerned, draft.operations)):
         return draft
     changes = [
@@ -252,6 +313,26 @@ def settle(
         for operation, change in zip(draft.operations, changes, strict=True)
     )
     return msgspec.structs.replace(draft, operations=tuple(settled))
+
+
+def _keep_successions(state: State, draft: Draft) -> Draft:
+    """What a redacted node supersedes stays superseded: the redaction names it, since the node no longer does."""
+    if all(each.verb is not Verb.REDACT_NODE for each in draft.operations):
+        return draft
+    return msgspec.structs.replace(
+        draft, operations=tuple(_naming_superseded(state, each) for each in draft.operations)
+    )
+
+
+def _naming_superseded(state: State, operation: Operation) -> Operation:
+    if operation.verb is not Verb.REDACT_NODE:
+        return operation
+    node_id = operation.payload["node_id"]
+    node = state.node(node_id) if state.owner(node_id) is not None else None
+    superseded = superseded_by_it(node.attrs) if node is not None else []
+    superseded = [each for each in superseded if each != REDACTED]
+    payload = {**operation.payload, SUPERSEDES: superseded}
+    return msgspec.structs.replace(operation, payload=payload) if superseded else operation
 
 
 class _Change(msgspec.Struct, frozen=True):

@@ -8,9 +8,10 @@ two states at the same position answer alike, however they got there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal
 
+from tallystick.clock import from_text
 from tallystick.commits import Commit, reserved_attributes
 from tallystick.errors import Corrupt, NotFound
 from tallystick.log import Head
@@ -25,6 +26,7 @@ from tallystick.state import (
     Provenance,
     Query,
     Redacts,
+    Step,
     Summary,
     Triple,
     Walk,
@@ -44,6 +46,7 @@ from tallystick.state.columns import Columns, Lines
 from tallystick.state.derived_index import A, DerivedIndex, DerivedIndexes
 from tallystick.state.facets import Facets
 from tallystick.state.graph import linked
+from tallystick.state.search import Located
 from tallystick.state.walk import Reached, Verified
 
 if TYPE_CHECKING:
@@ -156,6 +159,15 @@ class State:
         """
         return asof.resolve(self._columns, as_of, self.position)
 
+    def moment(self, as_of: str | int) -> int:
+        """As `resolve`, at the end of the draft that a lamport or a commit_id is in the middle of: no reader ever saw
+        half of a draft. Raises as `resolve`."""
+        return asof.draft_end(self._columns, self.resolve(as_of))
+
+    def time_after(self, milliseconds: int) -> int:
+        """The time of what is written next, if a clock shows this: never before the head's."""
+        return max(milliseconds, from_text(self._head.timestamp)) if self._head.timestamp else milliseconds
+
     def commit_id(self, prefix: str) -> str | None:
         """The whole id of the one commit that these eight or more digits begin; None when there is none.
 
@@ -254,16 +266,25 @@ class State:
         read_filter: ReadFilter | None = None,
     ) -> list[Edge]:
         """Oldest first, loops once. Reads a line for each: give a limit where that could be many."""
-        found: list[Edge] = []
+        return list(islice(self.each_edge(node_id, direction, at, read_filter), limit))
+
+    def each_edge(
+        self,
+        node_id: str,
+        direction: Direction = "both",
+        at: int | None = None,
+        read_filter: ReadFilter | None = None,
+    ) -> Iterator[Edge]:
+        """As `edges`, each read when it is asked for. Give a moment where others may write in between."""
         for handle in self._around(node_id, direction):
-            if limit is not None and len(found) >= limit:
-                break
+            # A row may go while others run: it was taken back.
+            if handle >= len(self._columns.edges.rel):
+                continue
             if not lineage.may_read_edge(self._columns, handle, read_filter):
                 continue
             edge = self._edge(handle, at)
             if edge is not None:
-                found.append(edge)
-        return found
+                yield edge
 
     def triples(self, node_id: str) -> list[Triple]:
         """Source, relation and target of a node's living edges, without reading a line."""
@@ -282,6 +303,10 @@ class State:
     def search(self, query: Query) -> Breathing[Page]:
         """As at `query.at`, or as when it was asked, whatever is committed before it is answered."""
         return search.search(self._columns, query)
+
+    def locate(self, query: Query) -> Breathing[Located]:
+        """As `search`, by ids: `node` reads each document when it is needed."""
+        return search.locate(self._columns, query)
 
     def find_ids(self, query: Query, most: int) -> Breathing[list[str] | None]:
         """The ids of the nodes that a query finds, in the order in which they were made, without reading them; None
@@ -356,6 +381,16 @@ class State:
     ) -> Lineage | None:
         return lineage.lineage(self._columns, entity_id, depth, offset, limit, read_filter)
 
+    def commits_of(
+        self, entity_id: str, depth: Literal["direct", "full"], read_filter: ReadFilter | None = None
+    ) -> Breathing[list[int]]:
+        """The sequence numbers of the commits that `lineage` would list."""
+        return lineage.commits_of(self._columns, entity_id, depth, read_filter)
+
+    def step(self, seq: int) -> Step:
+        """One commit of a lineage. Reads its line, and that before it."""
+        return lineage.step(self._columns, seq)
+
     def created_at(self, node_id: str) -> str:
         """Of a living node, in its last life. Reads a line."""
         return self._columns.timestamp(self._columns.nodes.created[self._columns.nodes.handles[node_id]])
@@ -409,6 +444,24 @@ class State:
     def dated(self, entity_id: str, at: int | None = None) -> staleness.Dated | None:
         """By what to judge whether an entity is stale; None for most."""
         return staleness.find(self._columns, entity_id, at)
+
+    @property
+    def has_pins(self) -> bool:
+        """Whether any living node may have pinned files."""
+        return staleness.has_pins(self._columns)
+
+    def pinned_files(self, node_id: str) -> staleness.PinnedFiles | None:
+        """What an atom was pinned to, at the head; None for most."""
+        return staleness.find_pinned(self._columns, node_id)
+
+    def pinned(self) -> list[str]:
+        """The ids of all nodes that may have pinned files."""
+        return staleness.pinned(self._columns)
+
+    def is_redacted(self, node_id: str, at: int | None = None) -> bool:
+        """Whether all that a living node said was redacted."""
+        handle = self._columns.nodes.handles.get(node_id)
+        return handle is not None and asof.is_redacted(self._columns, handle, asof.clamped(self._columns, at))
 
     def superseded_since(self, entity_id: str, successor: str, at: int | None = None) -> str:
         return staleness.superseded_since(self._columns, entity_id, successor, at)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tallystick.state import Breathing, NamedEdge, Node, Path, Walk, Walked
+from tallystick.state import Breathing, Edge, NamedEdge, Node, Path, Walk, Walked
 from tallystick.state.asof import clamped, edge_of, name_of, node_at
 from tallystick.state.columns import Columns
 from tallystick.state.links import Link, Links, find_named, simple_paths
@@ -53,9 +53,9 @@ def walk(columns: Columns, asked: Walk) -> Breathing[Walked]:
             yield
     columns.expect([link.seq for links in chosen for link in links])
     nodes = (yield from _nodes(columns, reached, at)) if asked.reads_nodes else []
-    paths = yield from _paths(columns, start, chosen)
+    paths = yield from _paths(columns, asked, start, chosen)
     crossed = {link.edge for links in explored.values() for link in links}
-    return Walked(nodes, paths, len(crossed), cut)
+    return Walked(nodes, paths, len(crossed), cut or len(paths) < len(chosen), _ids(columns, reached))
 
 
 def _walk_between(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[Walked]:
@@ -65,21 +65,23 @@ def _walk_between(columns: Columns, asked: Walk, start: int, at: int) -> Breathi
         return Walked([], [], 0, False)
     found = yield from between(columns, asked, start, target, at)
     steps = sorted((step, link.node) for path in found.paths for step, link in enumerate(path))
-    nodes = yield from _nodes(columns, dict.fromkeys(node for _, node in steps), at)
+    reached = dict.fromkeys(node for _, node in steps)
+    nodes = (yield from _nodes(columns, reached, at)) if asked.reads_nodes else []
     crossed = {link.edge for path in found.paths for link in path}
-    return Walked(nodes, [_path(columns, start, path) for path in found.paths], len(crossed), found.truncated)
+    paths = yield from _paths(columns, asked, start, found.paths)
+    cut = found.truncated or len(paths) < len(found.paths)
+    return Walked(nodes, paths, len(crossed), cut, _ids(columns, reached))
 
 
 def _nodes(columns: Columns, handles: Iterable[int], at: int) -> Breathing[list[Node]]:
     nodes: list[Node] = []
     handles = list(handles)
     columns.expect_documents(handles)
-    for number, handle in enumerate(handles, 1):
+    for handle in handles:
         node = node_at(columns, handle, at)
         if node is not None:
             nodes.append(node)
-        if number % _BREATH == 0:
-            yield
+        yield
     return nodes
 
 
@@ -96,10 +98,10 @@ def reach(columns: Columns, asked: Walk) -> Breathing[Reached]:
     if start is None or (asked.read_filter is not None and not asked.read_filter.allows(asked.start)):
         return Reached([], [], False)
     explored, reached, cut = yield from _explore(columns, asked, start, clamped(columns, asked.at))
-    ids, edges = columns.nodes.ids, columns.edges
+    edges = columns.edges
     crossed = dict.fromkeys(link.edge for links in explored.values() for link in links if link.edge < len(edges.rel))
     return Reached(
-        [ids[handle] for handle in (start, *reached) if handle < len(ids)],
+        _ids(columns, (start, *reached)),
         [name_of(columns, edge) for edge in crossed],
         cut,
     )
@@ -182,15 +184,22 @@ def _explore(columns: Columns, asked: Walk, start: int, at: int) -> Breathing[tu
     return explored, list(reached)[1:], False
 
 
-def _paths(columns: Columns, start: int, chosen: list[list[Link]]) -> Breathing[list[Path]]:
+def _ids(columns: Columns, handles: Iterable[int]) -> list[str]:
+    ids = columns.nodes.ids
+    return [ids[handle] for handle in handles if handle < len(ids)]
+
+
+def _paths(columns: Columns, asked: Walk, start: int, chosen: list[list[Link]]) -> Breathing[list[Path]]:
+    """Those of which all edges could be read within the bytes."""
     paths: list[Path] = []
-    for number, links in enumerate(chosen, 1):
-        paths.append(_path(columns, start, links))
-        if number % _PATHS == 0:
+    left = asked.paths_bytes_max
+    for links in chosen:
+        edges: list[Edge] = []
+        for link in links:
+            edges.append(edge_of(columns, link.seq))
+            left -= len(msgspec.json.encode(edges[-1].attrs))
             yield
+            if left < 0 and paths:
+                return paths
+        paths.append(Path([columns.nodes.ids[handle] for handle in (start, *(link.node for link in links))], edges))
     return paths
-
-
-def _path(columns: Columns, start: int, links: list[Link]) -> Path:
-    ids = [columns.nodes.ids[handle] for handle in (start, *(link.node for link in links))]
-    return Path(ids, [edge_of(columns, link.seq) for link in links])

@@ -155,6 +155,7 @@ STREAM_ADOPTED = Counter("tallystick_stream_adopted", "Commits that this process
 STREAM_CONFLICTS = Counter("tallystick_stream_conflicts", "Groups that another machine was faster than.")
 STREAM_RETRIES = Counter("tallystick_stream_retries", "Groups that were sent again, since no answer came.")
 STREAM_SKIPPED = Counter("tallystick_stream_skipped", "Messages of the stream that continue nothing here.")
+STREAM_FOREIGN = Counter("tallystick_stream_foreign", "Messages of other programs that were skipped.")
 WALKS_DELEGATED = Counter("tallystick_walks_delegated", "Walks that an engine took over.", "engine")
 WALKS_DEGRADED = Counter(
     "tallystick_walks_degraded", "Walks that an engine should have taken over, and did not.", "reason"
@@ -197,7 +198,8 @@ METRICS: tuple[Metric, ...] = (
     _counted("tallystick_tool_calls", "Calls of tools.", CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
     *(COMMITS, _COMMIT_BYTES, WAIT_SECONDS, _GROUP_DRAFTS, APPEND_SECONDS, SYNC_SECONDS),
-    *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_BEHIND, STREAM_RECONNECTS),
+    *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_FOREIGN),
+    *(STREAM_BEHIND, STREAM_RECONNECTS),
     *(DAMAGE, SNAPSHOTS, SECRETS, REFUSED, WALKS_DELEGATED, WALKS_DEGRADED),
     *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, SESSIONS, BACKUP, AUDIT, BUILD),
     *(BACKUP_WAITING, BACKUP_FAILING),

@@ -11,19 +11,22 @@ import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from tallystick.clock import to_text, wall_clock
-from tallystick.state.staleness import Citation, Citations, Pins
-from tallystick.toolsets.knowledge.freshness import Blobs, Repository
+from tallystick.state.staleness import Citation, Citations, PinnedFiles, Pins, Watched
+from tallystick.toolsets.knowledge.freshness import Blobs, Pin, Repository
 
 FILE_BYTES_MAX = 16 << 20
 """Larger ones are not pinned: one that was pinned and is larger now has changed."""
 ASKED_FILES = 100
 ASKED_BYTES_MAX = 48 << 20
 SECONDS_MAX = 3.0
+COMPARED_SECONDS = 1.0
+"""For how long a reader waits for the files of pinned knowledge to be compared."""
 QUIET_SECONDS = 10.0
 """For how long git is not asked again where it did not know, or of another repository."""
 
@@ -51,6 +54,9 @@ class CitedFiles:
         self._quiet_until = 0.0
         """Git did not know: until then nothing is said of files."""
 
+    def relative(self, path: str) -> str:
+        return self._repository.relative(path)
+
     # -- pinning
 
     async def pin(self, wanted: Mapping[str, Citation | None]) -> Pins:
@@ -71,12 +77,15 @@ class CitedFiles:
 
     # -- comparing
 
-    def changed(self, citations: Citations) -> tuple[str, ...] | None:
+    def changed(self, watched: Watched) -> tuple[str, ...] | None:
         root = self._root()
         if root is None:
             return ()
+        if isinstance(watched, PinnedFiles):
+            # Patterns may match a new file, which only git can find.
+            return self._unknown()
         found: list[str] = []
-        for each in citations:
+        for each in watched:
             until = self._ours.get((root, _origin(each)), 0.0)
             if until != math.inf:
                 if time.monotonic() < until:
@@ -92,10 +101,31 @@ class CitedFiles:
     def _unknown(self) -> tuple[str, ...] | None:
         return () if time.monotonic() < self._quiet_until else None
 
-    async def look_up(self, wanted: Sequence[Citations]) -> Mapping[Citations, tuple[str, ...]]:
-        return await asyncio.to_thread(self._look_up, wanted)
+    async def look_up(self, wanted: Sequence[Watched]) -> Mapping[Watched, tuple[str, ...]]:
+        pinned = [each for each in wanted if isinstance(each, PinnedFiles)]
+        cited = [each for each in wanted if not isinstance(each, PinnedFiles)]
+        found: dict[Watched, tuple[str, ...]] = {}
+        if cited:
+            found |= await asyncio.to_thread(self._look_up, cited)
+        if pinned:
+            comparing = asyncio.to_thread(self._compare, pinned)
+            # What git could not compare in time counts as unchanged.
+            with suppress(TimeoutError):
+                found |= await asyncio.wait_for(comparing, COMPARED_SECONDS)
+        return dict.fromkeys(wanted, ()) | found
 
-    def _look_up(self, wanted: Sequence[Citations]) -> dict[Citations, tuple[str, ...]]:
+    def _compare(self, pinned: Sequence[PinnedFiles]) -> dict[Watched, tuple[str, ...]]:
+        """Of one whose files changed and are not known one by one, its patterns."""
+        if self._root() is None:
+            return dict.fromkeys(pinned, ())
+        pins = {each: (each.patterns, _pin_of(each)) for each in pinned}
+        compared = self._repository.compare(pins)
+        return {
+            each: () if each not in compared or compared[each].fresh else compared[each].changed or each.patterns
+            for each in pinned
+        }
+
+    def _look_up(self, wanted: Sequence[Citations]) -> dict[Watched, tuple[str, ...]]:
         root = self._root()
         if root is None:
             return dict.fromkeys(wanted, ())
@@ -147,6 +177,10 @@ class CitedFiles:
             return None if self._repository.is_missing else self._repository.root
         except OSError:
             return None
+
+
+def _pin_of(pinned: PinnedFiles) -> Pin:
+    return Pin(pinned.hash, pinned.at, pinned.commit, pinned.files, pinned.work_tree)
 
 
 def _origin(citation: Citation) -> Origin:

@@ -54,12 +54,23 @@ class Claimant(msgspec.Struct, frozen=True):
         claim = {CLAIMED_BY: self.principal.actor, CLAIMED_AT: to_text(self.moment.now)}
         return released(properties) | claim | ({} if session is None else {CLAIMED_SESSION: session})
 
+    def warning(self, row: Row) -> str | None:
+        """Return what the caller should know who changes what another agent or session holds."""
+        if not self.is_kept_from(row):
+            return None
+        return f"'{row.id}' is claimed by {holder(row)} since {to_text(row.claimed)}: it may be working on it"
+
     def takes_over(self, row: Row) -> dict[str, str] | None:
         """Whose claim would go; None where it is the claimant's own, or nobody's."""
         asks = self.principal
         if row.owner is None or (row.owner == asks.actor and row.session in (None, asks.session)):
             return None
         return {"claimed_by": row.owner, "claimed_at": to_text(row.claimed), "why": self.moment.why_free(row)}
+
+
+def holder(row: Row) -> str:
+    """Return who claimed it. Two sessions of one name are two agents, so the session is part of that."""
+    return f"'{row.owner}'" if row.session is None else f"'{row.owner}' in session {row.session}"
 
 
 def released(properties: Properties) -> Properties:

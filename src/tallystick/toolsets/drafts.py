@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -19,6 +20,8 @@ from tallystick.state.state import State
 if TYPE_CHECKING:
     from tallystick.projections.content import Prepared
     from tallystick.store import Propose, Store
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _ATTEMPTS = 10
@@ -101,10 +104,18 @@ async def write_prepared(
                 await asyncio.to_thread(prepared.discard)
             raise
         if prepared is not None and not _carries(receipt, prepared):
-            await asyncio.to_thread(prepared.discard)
+            await after_commit(asyncio.to_thread(prepared.discard))
         return receipt
 
     return await asyncio.shield(write())
+
+
+async def after_commit(work: Awaitable[object]) -> None:
+    """Await work that a durable write does not depend on. A failure is logged: the write is answered as a success."""
+    try:
+        await work
+    except Exception:
+        logger.exception("a write is durable, but what follows it failed")
 
 
 def _carries(receipt: Receipt, prepared: Prepared) -> bool:

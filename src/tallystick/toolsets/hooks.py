@@ -19,9 +19,10 @@ from pydantic import Field
 from tallystick.config import Settings
 from tallystick.hook.clients import Event, agents_of, read_event
 from tallystick.hook.command import seconds
+from tallystick.hook.digest import Window
 from tallystick.hook.graph import Allows
 from tallystick.hook.log_tail import Away
-from tallystick.hook.said import Gathered, finish, gather_from, relative_paths, work_tree
+from tallystick.hook.said import Gathered, finish, gather_from, relative_paths, window_of, work_tree
 from tallystick.policy import Action, Principal
 from tallystick.toolsets import OBJECT, TEXT, Answer, Tool, Toolset, answer_schema
 from tallystick.toolsets.memory import error_shape
@@ -55,6 +56,7 @@ class HookArguments(Arguments):
     command: str = Field(default="", max_length=_LONG, description="of a shell, or a patch")
     paths: list[str] = Field(default_factory=list, max_length=20, description="relative to the repository")
     stop_hook_active: bool = False
+    processes: list[str] = Field(default_factory=list, max_length=64, description="tags of those above the hook")
 
 
 def make_toolset(settings: Settings, work: WorkSettings) -> Toolset:
@@ -121,7 +123,8 @@ async def _gathered(
     settings: Settings, work: WorkSettings, store: Store, principal: Principal, event: Event, asked: HookArguments
 ) -> Gathered | None:
     """Gathered again with what the policy said of the entities that were met, until it has been asked about all."""
-    look = partial(_gather, settings, work, event, principal, tuple(asked.paths))
+    window = window_of(settings, principal.session, frozenset(asked.processes))
+    look = partial(_gather, settings, work, event, principal, window, tuple(asked.paths))
     if not await store.read(principal, Action.READ, lambda state, read_filter: read_filter.narrows):
         return await asyncio.to_thread(look, None)
     decisions = _Decisions()
@@ -146,6 +149,7 @@ def _gather(
     work: WorkSettings,
     event: Event,
     principal: Principal,
+    window: Window,
     paths: tuple[str, ...],
     allows: Allows | None,
 ) -> Gathered | None:
@@ -156,7 +160,7 @@ def _gather(
     # Whoever proves who they are by a token is on another machine, and says nothing of our files.
     tree = None if settings.issuers else work_tree(settings, event)
     relative = (*relative_paths(event, tree), *(os.path.normpath(path).replace(os.sep, "/") for path in paths))
-    return gather_from(home, mirror, event, agents, tree, relative, allows)
+    return gather_from(home, mirror, event, agents, window, tree, relative, allows)
 
 
 def _wired(event: Event, text: str) -> dict[str, Any]:

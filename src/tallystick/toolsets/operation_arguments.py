@@ -6,13 +6,15 @@ The refusal and what agents read of a parameter come from the same words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, GetJsonSchemaHandler, model_validator
+from pydantic import BaseModel, GetJsonSchemaHandler, TypeAdapter, ValidationError, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
+
+Path = tuple[str | int, ...]
 
 
 class UsedBy:
@@ -61,6 +63,19 @@ class OperationArguments(BaseModel):
                 raise ValueError(problems)
         return self
 
+    @classmethod
+    def unused_in(cls, arguments: Mapping[str, Any]) -> list[str]:
+        """The same of arguments that may have other faults; nothing unless they name an operation and a kind."""
+        chosen = [name for name in (cls.operation_field, cls.kind_field) if name is not None]
+        try:
+            read = {name: _reader(cls, name)(arguments[name]) for name in chosen if arguments.get(name) is not None}
+        except ValidationError:
+            return []
+        given = {name: arguments[name] for name in cls.model_fields if name in arguments} | read
+        missing = dict.fromkeys(name for name, field in cls.model_fields.items() if field.is_required())
+        asked = cls.model_construct(set(given), **{**missing, **given})
+        return list(asked._refusals(asked._unused()))
+
     def _refusals(self, unused: frozenset[str]) -> Iterator[str]:
         kind = self._kind()
         called = f"{getattr(self, self.operation_field) or self.effective_operation()}" + (
@@ -82,6 +97,37 @@ class OperationArguments(BaseModel):
 
     def _kind(self) -> str | None:
         return getattr(self, self.kind_field) if self.kind_field is not None else None
+
+
+def unused_arguments(model: type[BaseModel], arguments: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Where arguments name parameters that their operations do not use, at any depth, with the refusal of each."""
+    if not isinstance(arguments, Mapping):
+        return
+    if issubclass(model, OperationArguments):
+        yield from ((path, refusal) for refusal in model.unused_in(arguments))
+    for name, nested in _nested(model):
+        value = arguments.get(name)
+        for number, item in enumerate(value if isinstance(value, list) else ()):
+            yield from unused_arguments(nested, item, (*path, name, number))
+
+
+@cache
+def _nested(model: type[BaseModel]) -> list[tuple[str, type[OperationArguments]]]:
+    """The fields that are lists of operations."""
+    return [(name, kind) for name, field in model.model_fields.items() for kind in _models_in(field.annotation)]
+
+
+def _models_in(annotation: Any) -> Iterator[type[OperationArguments]]:
+    if isinstance(annotation, type) and issubclass(annotation, OperationArguments):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
+
+
+@cache
+def _reader(model: type[OperationArguments], name: str) -> Callable[[Any], Any]:
+    field = model.model_fields[name]
+    return TypeAdapter(Annotated[(field.annotation, name, *field.metadata)]).validate_python  # type: ignore[arg-type]
 
 
 @cache

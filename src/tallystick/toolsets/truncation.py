@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,7 +15,8 @@ T = TypeVar("T")
 
 
 def room_for(principal: Principal, bytes_max: int) -> int:
-    return sys.maxsize if principal.is_program else bytes_max
+    """The bytes that a list may have: `bytes_max` for a model, as many as the settings allow for a program."""
+    return principal.answer_bytes_max if principal.is_program else bytes_max
 
 
 def size_of(value: Any) -> int:
@@ -31,6 +31,15 @@ def characters_of(value: Any) -> int:
 def within_budget(items: Iterable[T], bytes_max: int) -> list[T]:
     """As many from the start as fit; the first one always."""
     return list(while_fitting(items, bytes_max))
+
+
+def fitting(items: Iterable[T], bytes_max: int) -> Generator[None, None, list[T]]:
+    """As `within_budget`, with a pause after each: an item is not made before there may be room for it."""
+    found: list[T] = []
+    for item in while_fitting(items, bytes_max):
+        found.append(item)
+        yield
+    return found
 
 
 def listing(
@@ -56,6 +65,44 @@ def while_fitting(items: Iterable[T], bytes_max: int) -> Iterator[T]:
         if number and left < 0:
             return
         yield item
+
+
+def fitted(answer: dict[str, Any], bytes_max: int) -> dict[str, Any]:
+    """Return the answer with its lists cut to fit in about so many bytes; `omitted` counts the missing items by list.
+
+    Nothing but lists is cut: an answer that is too large without them stays so.
+    """
+    lists = dict(_lists(answer))
+    sizes = {name: size_of(items) for name, items in lists.items()}
+    room = bytes_max - (size_of(answer) - sum(sizes.values())) - _NOTE_BYTES
+    share = fair_share(sizes.values(), max(0, room))
+    shown = {name: _first_items(lists[name], share) for name, size in sizes.items() if size > share}
+    omitted = {name: len(lists[name]) - len(items) for name, items in shown.items()}
+    return {**_with_lists(answer, shown), "omitted": omitted, "hint": WRITTEN_HINT} if omitted else answer
+
+
+WRITTEN_HINT = "everything was written: only this answer was cut"
+_NOTE_BYTES = 500
+
+
+def _lists(holder: dict[str, Any], within: str = "") -> Iterator[tuple[str, list[Any]]]:
+    for key, value in holder.items():
+        if isinstance(value, list):
+            yield within + key, value
+        elif isinstance(value, dict):
+            yield from _lists(value, f"{within}{key}.")
+
+
+def _with_lists(holder: dict[str, Any], lists: dict[str, list[Any]], within: str = "") -> dict[str, Any]:
+    return {
+        key: _with_lists(value, lists, f"{within}{key}.") if isinstance(value, dict) else lists.get(within + key, value)
+        for key, value in holder.items()
+    }
+
+
+def _first_items(items: list[Any], bytes_max: int) -> list[Any]:
+    first = within_budget(items, bytes_max - len("[]"))
+    return first if size_of(first) <= bytes_max else []
 
 
 def fair_share(sizes: Iterable[int], total: int) -> int:

@@ -173,6 +173,14 @@ async def test_the_tally_counts_what_the_list_shows(shared: Pages, query: str) -
     assert await tallied(shared, query) == (shown.count(True), shown.count(False))
 
 
+async def test_the_tally_counts_looks_where_they_are_shown(shared: Pages) -> None:
+    await shared.html("/work")
+    answer = await shared.json("/audit?looks=1")
+    shown = [each["allowed"] for each in answer["decisions"]["lines"]]
+    assert shown.count(True) > 3
+    assert (answer["tally"]["allowed"], answer["tally"]["denied"]) == (shown.count(True), shown.count(False))
+
+
 async def test_the_tally_counts_more_than_a_page_shows(shared: Pages) -> None:
     for number in range(60):
         await shared.node(f"m{number}", "note", "ada")

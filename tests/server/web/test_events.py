@@ -200,6 +200,15 @@ async def test_what_waits_for_a_slow_page_is_bounded() -> None:
     assert taken.endswith(b"%d;" % (3 * events.WAITING_MAX - 1))
 
 
+async def test_nothing_more_is_told_after_a_logout_through_another_process() -> None:
+    stream = events.Stream()
+    stream.begin(0, [])
+    stream.put(events.Message(1, b"1;"))
+    assert await stream.take(lambda: False) == b"1;"
+    stream.put(events.Message(2, b"2;"))
+    assert await stream.take(lambda: True) is None
+
+
 async def test_while_nothing_comes_both_sides_hear_that_the_other_is_there(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

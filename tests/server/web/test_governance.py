@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 import pytest
 
+from tallystick.operations import governance
 from tests.sample_memory import outcome_of, told
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 from tests.server.web.policies import owners_policy
@@ -59,12 +60,25 @@ async def test_a_person_is_found_then_forgotten(pages: Pages) -> None:
     found = await find(pages)
     assert [(each["entity"], each["fields"]) for each in found["plans"]] == [("plan", ["attrs.title"])]
     assert "Ada Example" in str(await title(pages)), "nothing was changed yet"
-    report = (await post(pages, confirmed(found))).json()["report"]
+    view = (await post(pages, confirmed(found))).json()
+    report = view["report"]
+    assert view["counted"]["redactions"] == 1, "the redaction that was just made"
+    assert view["counted"]["newest_redactions"][0]["policy_version"]
     assert [each["entity"] for each in report["redacted"]] == ["plan"]
     assert report["redacted"][0]["refused"] is None
     assert "ada example" not in str(report).lower()
     assert "Ada Example" not in str(await title(pages))
     assert (await pages.json("/governance"))["counted"]["redactions"] == 1
+
+
+async def test_a_long_log_is_counted_with_the_redaction_that_was_just_made(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(governance, "WAITED_FOR", 0)
+    while (await pages.json("/governance"))["counted"]["is_cut"]:  # Counted beside the answers.
+        pass
+    counted = (await post(pages, confirmed(await find(pages)))).json()["counted"]
+    assert (counted["redactions"], counted["coverage"]["commits"]) == (1, 3)
 
 
 async def test_what_is_kept_goes_on_with_what_is_new_and_begins_again_after_a_redaction(pages: Pages) -> None:
@@ -107,7 +121,9 @@ async def test_what_was_written_meanwhile_is_shown_first(pages: Pages) -> None:
 async def test_only_who_may_read_everything_forgets(tmp_path: Path) -> None:
     async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
         await pages.node("diary", "note", "eve", attrs={"title": "Ada Example"})
-        assert "Forget a person" not in await pages.html("/governance")
+        page = await pages.html("/governance")
+        assert "Find what names them" not in page
+        assert "withheld from you by the policy" in page
         assert "diary" not in await pages.html("/governance")
         view = await pages.json("/governance")
         assert view["counted"]["coverage"]["commits"] == 0

@@ -19,6 +19,7 @@ from tallystick.operations import kept_knowledge, last_day
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.last_day import Authors, Span, count_last_day
 from tallystick.telemetry import metrics
+from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests import timeouts
 from tests.server.web.acting import send
@@ -324,6 +325,7 @@ async def test_while_git_takes_long_it_shows_what_was_found_before(
 
     await know(pages, "Queue", "queued once", "src/queue.py")
     monkeypatch.setattr(Repository, "compare", slowly)
+    monkeypatch.setattr(cited_files, "COMPARED_SECONDS", 0.0)
     monkeypatch.setattr(kept_knowledge, "FIRST_WAITED_SECONDS", 0.0)
     monkeypatch.setattr(kept_knowledge, "WAITED_SECONDS", 0.0)
     try:

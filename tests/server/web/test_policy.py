@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.operations import policy_trial
+from tallystick.policy import Principal
+from tallystick.server.http import http_app
 from tallystick.server.web.forms import read_form
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 from tests.server.web.policies import owners_policy
@@ -59,6 +62,19 @@ async def simulated(pages: Pages, candidate: str) -> Any:
     answer = await post(pages, {"act": "simulate", "candidate": candidate}, json=True)
     assert answer.status_code == 200, answer.text
     return answer.json()["simulation"]
+
+
+async def test_a_token_reads_pages_without_a_login_and_no_rules_if_something_may_be_withheld(tmp_path: Path) -> None:
+    chosen = Settings(base=tmp_path / "base", policy="rbac", issuers=("https://login.example",))
+    async with app.served(chosen) as offer:
+        who = Principal("bob", roles=("reader",), trusted=False)
+        offer = msgspec.structs.replace(offer, principal_of=lambda scope: who)
+        front = http_app(offer, pages=app.web_pages(chosen, offer))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE) as http:
+            view = (await http.get("/policy.json")).json()
+            assert (view["files"], view["tests"]) == ([], [])
+            assert "withheld" in view["problem"]
+            assert (await http.get("/governance.json")).status_code == 200
 
 
 async def test_the_rules_in_force_are_shown_with_the_versions_that_decided(pages: Pages, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tallystick.server.web.addresses import entity_address, is_local
 from tallystick.server.web.registry import NAVIGATION, PAGES, Page
 from tallystick.server.web.responses import WebPages
 from tallystick.server.web.security import TOKEN_SECONDS, PageTokens
+from tallystick.sessions import Sessions
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -134,16 +135,24 @@ async def test_a_theme_that_is_none_is_refused(pages: Pages) -> None:
     assert "<b>'" not in answer.text
 
 
+def test_a_token_holds_in_every_process_of_the_base(tmp_path: Path) -> None:
+    one, other = (PageTokens(Sessions(tmp_path / "sessions").signing_key) for _ in range(2))
+    other.check(Principal("ada"), one.make(Principal("ada")))
+    elsewhere = PageTokens(Sessions(tmp_path / "others").signing_key)
+    with pytest.raises(Denied):
+        elsewhere.check(Principal("ada"), one.make(Principal("ada")))
+
+
 def test_a_token_is_of_one_caller_and_ends() -> None:
     seconds = 1_000.0
-    tokens = PageTokens(now=lambda: seconds)
+    tokens = PageTokens(lambda: b"k", now=lambda: seconds)
     token = tokens.make(Principal("ada"))
     tokens.check(Principal("ada"), token)
     for who in (Principal("bob"), Principal("ada", tenant="globex")):
         with pytest.raises(Denied):
             tokens.check(who, token)
     with pytest.raises(Denied):
-        PageTokens(now=lambda: seconds).check(Principal("ada"), token)
+        PageTokens(lambda: b"another", now=lambda: seconds).check(Principal("ada"), token)
     seconds += TOKEN_SECONDS + 1
     with pytest.raises(Denied):
         tokens.check(Principal("ada"), token)
@@ -197,12 +206,8 @@ def test_an_id_in_an_address_is_nothing_else(entity_id: str, address: str) -> No
 ISSUERS = ("https://login.example",)
 
 
-@pytest.mark.parametrize(
-    "changed", [{"web": False}, {"issuers": ISSUERS}, {"web": False, "issuers": ISSUERS, "web_client_id": "us"}]
-)
-async def test_there_are_no_pages_where_they_are_off_or_nobody_could_log_in(
-    pages: Pages, tmp_path: Path, changed: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("changed", [{"web": False}, {"web": False, "issuers": ISSUERS, "web_client_id": "us"}])
+async def test_there_are_no_pages_where_they_are_off(pages: Pages, tmp_path: Path, changed: dict[str, Any]) -> None:
     assert app.web_pages(Settings(base=tmp_path, **changed), pages.offer) is None
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.server.web.search import FOUND_MAX
 from tests.server.web.pages import Pages, serving_pages
+from tests.server.web.policies import owners_policy
 
 pytestmark = pytest.mark.anyio
 
@@ -85,8 +87,49 @@ async def test_pages_of_hits(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["offset=x", "offset=999", "as_of=later", "since=never", "vocabulary=none", "type=%00"]
+    "query", ["offset=x", "offset=999999", "as_of=later", "since=never", "vocabulary=none", "type=%00"]
 )
 async def test_what_cannot_be_asked_is_said(pages: Pages, query: str) -> None:
     assert (await pages.json(f"/search?q=x&{query}", 400))["message"]
     await pages.html(f"/search?q=x&{query}", 400)
+
+
+async def test_an_author_is_found_among_more_entities_than_a_page_looks_at(pages: Pages) -> None:
+    for number in range(FOUND_MAX + 30):
+        await pages.node(f"n{number}", "row", "ada")
+    for number in range(7):
+        await pages.node(f"m{number}", "row", "mallory")
+    await pages.node("m0", "row", "ada", attrs={"title": "written again"})
+    found = await pages.json("/search?by=mallory")
+    assert (found["found"], found["is_cut"], len(found["hits"])) == (7, False, 7)
+    assert (await pages.json("/search?by=nobody"))["found"] == 0
+    worded = {hit["id"] for hit in (await pages.json("/search?by=mallory&q=about"))["hits"]}
+    assert {f"m{number}" for number in range(1, 7)} <= worded <= {f"m{number}" for number in range(7)}
+    assert (await pages.json("/search?type=row"))["found"] == FOUND_MAX + 37
+    last = await pages.json(f"/search?type=row&offset={FOUND_MAX + 20}")
+    assert (len(last["hits"]), last["next"], last["found"]) == (17, None, FOUND_MAX + 37)
+
+
+async def test_a_total_that_is_not_known_is_given_as_a_lower_bound(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        for number in range(FOUND_MAX + 30):
+            await pages.node(f"n{number}", "row", "ada")
+        assert f"At least {FOUND_MAX} hits" in await pages.html("/search?type=row")
+        assert f"{FOUND_MAX + 30} hits" in await pages.html(f"/search?type=row&offset={FOUND_MAX}")
+
+
+async def test_a_deleted_entity_is_found_by_its_id(pages: Pages) -> None:
+    await pages.node("gone", "row")
+    await pages.write("ada", "memory.write", op="DELETE_NODE", node_id="gone")
+    assert (await pages.json("/search?q=gone"))["deleted"] == "gone"
+    assert 'href="/entities/gone"' in await pages.html("/search?q=gone")
+    assert "deleted" in await pages.html("/entities/gone")
+    assert (await pages.json("/search?q=d-1"))["deleted"] is None
+    assert (await pages.json("/search?q=never"))["deleted"] is None
+
+
+async def test_a_deleted_entity_that_may_not_be_read_is_not_found(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
+        await pages.node("gone", "row", "eve")
+        await pages.write("eve", "memory.write", op="DELETE_NODE", node_id="gone")
+        assert (await pages.json("/search?q=gone"))["deleted"] is None

@@ -206,7 +206,10 @@ async def test_what_is_done_has_a_receipt_once_it_is_signed(tmp_path: Path, monk
         await asyncio.to_thread(sign_checkpoint, app.operation_context(Settings(base=tmp_path)))
         text = await pages.html("/work?project=p")
         assert "no receipt yet" not in text
-        address = f"/v1/proof/entry/{task['commit_id']}"
+        address = f"/proof/{task['commit_id']}"
+        proof = await pages.http.get(address)
+        assert (proof.status_code, proof.text.splitlines()[0]) == (200, "c2sp.org/tlog-proof@v1")
+        assert (await pages.http.get("/proof/nothing")).status_code == 404
         assert text.count(f'href="{address}"') == 2, "on its card and in the tree"
 
 

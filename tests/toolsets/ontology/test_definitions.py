@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from tallystick.errors import NotFound
 from tallystick.policy import Action, Decision, Request
 from tallystick.toolsets.ontology import violations
-from tallystick.toolsets.ontology.definitions import presets, use_preset
+from tallystick.toolsets.ontology.definitions import use_preset
+from tallystick.toolsets.ontology.lookup import presets
 from tallystick.toolsets.ontology.violations import SHOWN_MAX
 from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
 
@@ -260,3 +262,12 @@ def test_a_preset_that_means_something_else_by_a_name_is_refused_whole(gtd: Onto
     with pytest.raises(Exception, match="DependsOn is already defined"):
         gtd.run(use_preset(gtd.store, gtd.principal, "gtd"))
     assert gtd.log.head() == before
+
+
+@pytest.mark.parametrize(("kind", "fits"), [("State", ["gtd"]), ("Task", ["gtd", "software"]), ("Nonesuch", [])])
+def test_only_presets_with_the_type_that_is_named_are_recommended(
+    agent: OntologyAgent, kind: str, fits: list[str]
+) -> None:
+    with pytest.raises(NotFound) as refused:
+        agent.answer("create_node", {"type": kind, "content": "", "format": "text"})
+    assert [name for name in presets() if f"ontology use {name}" in (refused.value.hint or "")] == fits

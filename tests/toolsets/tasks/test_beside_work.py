@@ -363,3 +363,42 @@ def test_a_feature_that_demands_evidence_is_not_closed_by_its_last_task(agent: T
     agent.close(task["id"])
     assert agent.node(task["id"])["resolved"] is True
     assert agent.node(feature["id"])["resolved"] is False
+
+
+def test_what_is_held_up_with_a_reason_is_not_handed_out_until_it_is_unblocked(agent: TasksAgent) -> None:
+    project = agent.project()
+    held, free = (agent.task(each, projectId=project["id"]) for each in ("held", "free"))
+    agent.step("block", held, blockedBy="NO_OP", blockedReason="flood")
+    assert actionable(agent) == [free["id"]]
+    onboard = agent.beside("graph_onboard", project="Shop")
+    assert [each["id"] for each in onboard["actionable"]] == [free["id"]]
+    assert (onboard["summary"]["actionable"], onboard["summary"]["blocked"]) == (1, 1)
+    query = {"project": "Shop", "filter": {"is_blocked": True}}
+    assert [each["id"] for each in agent.beside("graph_query", **query)["nodes"]] == [held["id"]]
+    agent.step("unblock", agent.get(held["id"]), blockedBy="NO_OP")
+    assert sorted(actionable(agent)) == sorted([held["id"], free["id"]])
+
+
+def test_what_waits_for_a_node_and_is_held_up_does_not_become_actionable(agent: TasksAgent) -> None:
+    agent.project()
+    ids = planned(agent, {"ref": "first"}, {"ref": "then", "depends_on": ["first"]})
+    agent.step("block", agent.get(ids["then"]), blockedBy="NO_OP", blockedReason="flood")
+    assert update(agent, ids["first"], resolved=True)["newly_actionable"] == []
+    assert actionable(agent) == []
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_what_is_held_up_is_not_handed_out_to_who_may_not_read_everything(allowed: bool) -> None:
+    hidden: set[str] = set()
+
+    class Narrow:
+        def decide(self, request: Request) -> Decision:
+            return Decision(request.resource not in hidden, "", "narrow@1")
+
+    with gathered(policy=Narrow()) as agent:
+        project = agent.project()
+        held = agent.task("held", projectId=project["id"])
+        other = agent.task("other", projectId=project["id"])
+        agent.step("block", held, blockedBy="NO_OP", blockedReason="flood")
+        hidden |= set() if allowed else {other["id"]}
+        assert actionable(agent) == ([other["id"]] if allowed else [])

@@ -192,3 +192,28 @@ def test_wherever_a_node_is_shown_it_says_that_it_was_dropped(agent: TasksAgent)
         assert (found[done["id"]], found[dropped["id"]]) == (False, True), place
     for told in (agent.beside("graph_open", project="Shop")["summary"], agent.beside("graph_open")["projects"][0]):
         assert (told["resolved"], told["dropped"]) == (2, 1)
+
+
+def test_advance_takes_and_releases_a_task_without_a_step(agent: TasksAgent) -> None:
+    (task,) = made(agent)
+    taken = agent.step("advance", task, claim=True)["data"]["task"]
+    assert (claimed_by(agent, task), taken["status"]) == ("ann", "NEW")
+    with agent.as_("bob"):
+        refusal = agent.refusal("advance", containerType="task", id=task["id"], version=taken["version"], release=True)
+        assert refusal["code"] == "CLAIMED"
+    released = agent.step("advance", taken, release=True)["data"]["task"]
+    assert (claimed_by(agent, task), released["status"]) == (None, "NEW")
+
+
+def test_advancing_what_another_agent_holds_warns(agent: TasksAgent) -> None:
+    (task,) = made(agent)
+    began = agent.step("advance", task)["data"]["task"]
+    with agent.as_("bob"):
+        data = agent.step("advance", began)["data"]
+    assert "is claimed by 'ann'" in data["warnings"][0]
+
+
+def test_advancing_what_one_holds_oneself_does_not_warn(agent: TasksAgent) -> None:
+    (task,) = made(agent)
+    began = agent.step("advance", task)["data"]["task"]
+    assert "warnings" not in agent.step("advance", began)["data"]

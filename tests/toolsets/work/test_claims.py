@@ -186,3 +186,80 @@ def test_each_session_goes_on_in_the_project_that_it_opened(agent: WorkAgent, se
     with agent.as_("mcp", one):
         agent.plan({"ref": "a"})
         assert (agent.next("p"), agent.next("q")) == (["a"], ["q"])
+
+
+# -- named, released, left unfinished
+
+
+def test_a_named_node_is_handed_out_and_claimed(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "b", "properties": {"priority": 9}})
+    with agent.as_("mcp", sessions.begin()):
+        (entry,) = agent.call("graph_next", node_id=ids["a"], claim=True)["nodes"]
+    assert entry["node"]["id"] == ids["a"]
+    assert agent.node(ids["a"])["properties"]["_claimed_by"] == "mcp"
+
+
+def test_a_named_node_that_another_session_holds_or_that_waits_is_refused(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
+    one = sessions.begin()
+    claim(agent, one)
+    with agent.as_("mcp", sessions.begin()):
+        refusal = agent.refusal("graph_next", node_id=ids["a"], claim=True)
+        assert refusal["error"] == "claimed"
+        assert one in refusal["message"]
+        assert "not ready" in agent.refusal("graph_next", node_id=ids["b"], claim=True)["message"]
+
+
+def test_a_released_claim_is_free_and_nobody_else_can_release_it(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"})
+    one, two = sessions.begin(), sessions.begin()
+    claim(agent, one)
+    with agent.as_("mcp", two):
+        assert agent.refusal("graph_next", release=ids["a"])["error"] == "claimed"
+    with agent.as_("bob"):
+        assert agent.refusal("graph_next", release=ids["a"])["error"] == "claimed"
+    with agent.as_("mcp", one):
+        assert agent.call("graph_next", release=ids["a"])["released"] == ids["a"]
+        assert agent.call("graph_next", release=ids["a"])["hint"] == f"'{ids['a']}' is not claimed"
+    assert held(claim(agent, two, "bob")) == "a"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"release": "a", "claim": True}, {"node_id": "a", "count": 2}, {"node_id": "a", "scope": "a"}],
+    ids=str,
+)
+def test_arguments_that_would_have_no_effect_are_refused(agent: WorkAgent, arguments: dict[str, Any]) -> None:
+    assert "does not go with" in agent.refusal("graph_next", **arguments)["message"]
+
+
+def test_what_an_earlier_session_of_the_agent_left_comes_first(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "urgent", "properties": {"priority": 9}})
+    one = sessions.begin()
+    with agent.as_("mcp", one):
+        agent.call("graph_next", node_id=ids["a"], claim=True)
+    sessions.end(one)
+    assert held(claim(agent, sessions.begin())) == "a"
+
+
+def test_another_agent_is_handed_the_best_ready_node_first(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "urgent", "properties": {"priority": 9}})
+    one = sessions.begin()
+    with agent.as_("mcp", one):
+        agent.call("graph_next", node_id=ids["a"], claim=True)
+    sessions.end(one)
+    assert held(claim(agent, sessions.begin(), "other")) == "urgent"
+
+
+def test_changing_what_another_session_holds_warns(agent: WorkAgent, sessions: Sessions) -> None:
+    ids = agent.plan({"ref": "a"}, {"ref": "b"})
+    one, two = sessions.begin(), sessions.begin()
+    claim(agent, one)
+    with agent.as_("mcp", two):
+        (warning,) = agent.update(ids["a"], summary="changed")["warnings"]
+        assert f"'{ids['a']}' is claimed by 'mcp' in session {one}" in warning
+        drop = {"op": "drop", "node_id": ids["a"], "reason": "not needed"}
+        (warning,) = agent.call("graph_restructure", operations=[drop])["warnings"]
+        assert one in warning
+    with agent.as_("mcp", one):
+        assert "warnings" not in agent.update(ids["b"], summary="free")

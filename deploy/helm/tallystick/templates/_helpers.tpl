@@ -98,8 +98,9 @@ spec:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL]}
+      # Not /health/ready: a restart does not help against a full disk or a damaged log.
       startupProbe:
-        {{- include "tallystick.probe" (dict "root" . "path" "/health/ready") | nindent 8 }}
+        {{- include "tallystick.probe" (dict "root" . "path" "/health/live") | nindent 8 }}
         periodSeconds: 2
         failureThreshold: 450   # a log without a snapshot is replayed: 15 minutes of it
       readinessProbe:

@@ -21,7 +21,15 @@ from tallystick.log.jetstream.client import Forbidden, NoAnswer
 from tallystick.log.jetstream.contents import names_in, store
 from tallystick.log.jetstream.copy import Copy, is_empty
 from tallystick.log.jetstream.membership import Membership, Place, join, leave
-from tallystick.log.jetstream.messages import Message, end_of, group_headers, group_lines, read_group, taken_over
+from tallystick.log.jetstream.messages import (
+    Message,
+    end_of,
+    group_headers,
+    group_lines,
+    group_of,
+    read_group,
+    taken_over,
+)
 from tallystick.log.jetstream.moving import fenced_by
 from tallystick.log.jetstream.stream import Refused, WrongSequence, unreachable
 from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
@@ -102,7 +110,7 @@ class JetStreamLog:
         deadline = time.monotonic() + CONFIRM_SECONDS
         try:
             self._membership.prove_quorum(CONFIRM_SECONDS)
-            last = stream.last(stream.layout.log(self._tenant))
+            last = stream.last_group(stream.layout.log(self._tenant))
         except (NoAnswer, Refused, WrongSequence) as error:
             raise unreachable(stream.name, error) from None
         while last is not None and end_of(last) > self.head().lamport:
@@ -194,7 +202,7 @@ class JetStreamLog:
         """As far as it answers; what it does not say now, the follower hears."""
         stream = self._membership.stream
         try:
-            last = stream.last(stream.layout.log(self._tenant))
+            last = stream.last_group(stream.layout.log(self._tenant))
             check_continues(last, copy.log.head(), stream.name)
             if last is None or end_of(last) <= copy.log.head().lamport:
                 return
@@ -305,12 +313,12 @@ class JetStreamLog:
         if sequence is None:
             raise self._overtaken(None)
         try:
-            if sequence == 0:
+            if expected == Head():
                 self._require_unfenced()
             stored = stream.publish(subject, lines, headers, seconds=_ATTEMPT_SECONDS, expected=sequence)
         except WrongSequence:
             return self._look_behind(entries, expected, sequence)
-        if sequence == 0:
+        if expected == Head():
             # Taken over meanwhile, by one who did not see this tenant yet: it is not the memory's any more.
             self._require_unfenced()
         return stored
@@ -325,9 +333,14 @@ class JetStreamLog:
         """Who stored what behind `expected`: we, when we sent it before, or another; None where it is not seen yet."""
         stream = self._membership.stream
         subject = stream.layout.log(self._tenant)
-        found = stream.next(subject, sequence)
+        found = stream.next_group(subject, sequence)
         if found is None:
-            check_continues(stream.last(subject), expected, stream.name)
+            last = stream.last_group(subject)
+            check_continues(last, expected, stream.name)
+            group = None if last is None else group_of(last)
+            if last is not None and group is not None and group.after_hash == expected.record_hash:
+                # Nothing but messages of other programs is after it: the next try is published on the last of them.
+                self._copy.note(last.sequence)
             return None
         if read_group(found).after_hash == entries[-1].commit.record_hash:
             return found.sequence

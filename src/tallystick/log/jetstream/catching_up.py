@@ -13,7 +13,7 @@ from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.jetstream.contents import fetch_or_note
 from tallystick.log.jetstream.copy import Copy, fill
-from tallystick.log.jetstream.messages import Group, Message, end_of, group_of, read_group
+from tallystick.log.jetstream.messages import Group, Message, end_of, group_of, is_foreign, read_group
 from tallystick.log.jetstream.stream import Stream
 
 
@@ -31,8 +31,12 @@ def missing(stream: Stream, copy: Copy, heard: Message | None = None) -> list[Gr
     group = None if heard is None else group_of(heard)
     if group is not None and group.before_hash == copy.log.head().record_hash:
         return [group]
-    messages = stream.batch(stream.layout.log(copy.tenant), _start(stream, copy))
-    return [group for message in messages if (group := group_of(message)) is not None]
+    after = _start(stream, copy)
+    while messages := stream.batch(stream.layout.log(copy.tenant), after):
+        after = messages[-1].sequence
+        if own := [message for message in messages if not is_foreign(message)]:
+            return [group for message in own if (group := group_of(message)) is not None]
+    return []
 
 
 def adopt(stream: Stream, copy: Copy, groups: Iterable[Group]) -> None:
@@ -66,15 +70,17 @@ def sequence_at(stream: Stream, copy: Copy) -> int | None:
     if known is not None:
         return known
     head = copy.log.head()
-    last = stream.last(stream.layout.log(copy.tenant))
+    subject = stream.layout.log(copy.tenant)
+    last = stream.last_group(subject)
     check_continues(last, head, stream.name)
     if last is None:
-        return 0
+        foreign = stream.last(subject)
+        return foreign.sequence if foreign is not None and is_foreign(foreign) else 0
     group = read_group(last)
     if group.after_hash != head.record_hash:
         return None
-    copy.note(group.sequence)
-    return group.sequence
+    copy.note(last.sequence)
+    return last.sequence
 
 
 def check_continues(last: Message | None, head: Head, stream: str) -> None:
@@ -101,14 +107,14 @@ def find_start(stream: Stream, copy: Copy) -> int:
 
 def find_behind(stream: Stream, subject: str, lamport: int, low: int = 0) -> int:
     """The sequence behind which the first message comes that goes beyond a lamport."""
-    last = stream.last(subject)
+    last = stream.last_group(subject)
     if lamport == 0 or last is None:
         return 0
     high = last.sequence
     # Lamports rise with sequences.
     while low < high:
         middle = (low + high) // 2
-        found = stream.next(subject, middle)
+        found = stream.next_group(subject, middle)
         group = None if found is None else group_of(found)
         if group is None or group.until > lamport:
             high = middle

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tallystick.log.jetstream.client import Client, NoAnswer
+from tallystick.log.jetstream.client import Client, Forbidden, NoAnswer
 
 if TYPE_CHECKING:
     from tallystick.log.jetstream.stream import Stream
@@ -34,12 +34,17 @@ _HOW = (
 def find_unsynced(client: Client, peers: Collection[str], monitors: Sequence[str]) -> tuple[str, str] | None:
     """What stands against trusting these servers, and what to do; None where a quorum of them syncs every write.
 
-    `peers` are the names of those that keep the stream; empty where there is one server and no cluster.
+    `peers` are the names of those that keep the stream; empty where there is one server and no cluster. Raises
+    NoAnswer while fewer than a quorum answer that could.
     """
     said = _said(client, peers, monitors)
     if not all(said.values()):
         return _lazy(said)
     if len(said) <= len(peers) // 2:
+        if said or monitors:
+            # There is a way to see it, and too few of them answer now.
+            answered = ", ".join(sorted(said)) or "none"
+            raise NoAnswer(f"of the servers {', '.join(sorted(peers))} only {answered} answered", was_sent=True)
         return (
             f"it cannot be seen whether the NATS servers ({', '.join(sorted(peers)) or 'one'}) sync every write",
             _HOW,
@@ -69,7 +74,7 @@ def _lazy(said: Mapping[str, bool]) -> tuple[str, str]:
 def _asked_of_system(client: Client) -> Iterator[tuple[str, bool]]:
     try:
         answers = client.survey(_PING, seconds=_SECONDS)
-    except NoAnswer:
+    except Forbidden:
         return
     for answer in answers:
         said = _decoded(answer.data)

@@ -21,7 +21,7 @@ from tallystick.log.jetstream.clearing import Clearing, advance, begin, waits, w
 from tallystick.log.jetstream.contents import erase as erase_contents
 from tallystick.log.jetstream.contents import names_in, unnamed
 from tallystick.log.jetstream.copy import Copy
-from tallystick.log.jetstream.messages import Group, MachineStatus, group_of, read_group, regrouped
+from tallystick.log.jetstream.messages import Group, MachineStatus, group_of, is_foreign, read_group, regrouped
 from tallystick.log.jetstream.stream import ASK_SECONDS, Stream, Trust, WrongSequence
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import Unopened, unopened
@@ -166,7 +166,7 @@ def _clear(stream: Stream, system: Path, trust: Trust) -> _Kept:
 def _holding(stream: Stream, tenant: str, lamport: int) -> Iterator[tuple[Group, bool]]:
     """The message that has this commit, and patches that have it."""
     subject = stream.layout.log(tenant)
-    found = stream.next(subject, find_behind(stream, subject, lamport - 1))
+    found = stream.next_group(subject, find_behind(stream, subject, lamport - 1))
     group = None if found is None else group_of(found)
     if group is not None and group.after < lamport <= group.until:
         yield group, False
@@ -174,6 +174,8 @@ def _holding(stream: Stream, tenant: str, lamport: int) -> Iterator[tuple[Group,
     newest = stream.last(patches)
     # The server that hands them out may be behind the leader.
     for message in [] if newest is None else list(stream.messages(patches, 0, through=newest.sequence)):
+        if is_foreign(message):
+            continue
         patch = read_group(message)
         if patch.after < lamport <= patch.until:
             yield patch, True

@@ -22,10 +22,11 @@ from tallystick.log.jetstream.client import NoAnswer
 from tallystick.log.jetstream.contents import fetch, fetch_missing, names_in
 from tallystick.log.jetstream.copy import Copy, Unexplained, boot_id, is_empty
 from tallystick.log.jetstream.erasure import Waits, carry_out
-from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of, machine_of
+from tallystick.log.jetstream.messages import Group, MachineStatus, Message, end_of, is_foreign, machine_of
 from tallystick.log.jetstream.other_machines import Questions, digits_of
 from tallystick.log.jetstream.stream import ROLLUP, Refused, Stream, Trust
 from tallystick.private_files import place_file
+from tallystick.telemetry import metrics
 
 BEAT_SECONDS = 1.0
 _BEAT_PATIENCE_SECONDS = 3.0
@@ -74,6 +75,8 @@ class Follower:
         """Tenants in whose copies there may be redactions that the stream does not know of."""
         self._erasing: dict[str, Waits] = {}
         """Tenant → which servers may still hold what was erased there."""
+        self._foreign: dict[str, tuple[int, int]] = {}
+        """Subject → how many messages of other programs were skipped, and the last of them."""
         self._question = stream.layout.question(digits_of(machine))
         self._questions = Questions(stream, self._lamport_of)
         self._beats = 0
@@ -130,6 +133,9 @@ class Follower:
         tenant = self._stream.layout.tenant_of(message.subject)
         if tenant is None or self._system_of(tenant) is None:
             return
+        if is_foreign(message):
+            self._skip(message)
+            return
         try:
             self._await(tenant, end_of(message))
         except Corrupt as error:
@@ -138,6 +144,13 @@ class Follower:
         # What a process of this machine wrote it adopts itself; looked at again soon, should it have died.
         if machine_of(message) != self._machine:
             self._adopt(tenant, message)
+
+    def _skip(self, message: Message) -> None:
+        count, last = self._foreign.get(message.subject, (0, 0))
+        if message.sequence > last:
+            self._foreign[message.subject] = (count + 1, message.sequence)
+            metrics.STREAM_FOREIGN.add()
+            logger.warning("message %d of %s is another program's and is skipped", message.sequence, message.subject)
 
     def _await(self, tenant: str, lamport: int) -> None:
         until, since = self._waiting.get(tenant, (0, time.monotonic()))
@@ -240,7 +253,9 @@ class Follower:
         """What this machine knows of itself. Returns the sequence that it is stored as."""
         if not self._waiting:
             self._adopted = self._position or 0
-        status = MachineStatus(self._machine, time.time(), self._adopted, sorted(self._troubled), self._erasing)
+        status = MachineStatus(
+            self._machine, time.time(), self._adopted, sorted(self._troubled), self._erasing, self._foreign
+        )
         subject = self._stream.layout.machine(self._machine)
         return self._stream.publish(subject, msgspec.json.encode(status), ROLLUP, seconds=_BEAT_PATIENCE_SECONDS)
 

@@ -88,7 +88,7 @@ def _ends(membership: Membership) -> dict[str, int]:
     stream = membership.stream
     found = {}
     for tenant in stream.tenants():
-        last = stream.last(stream.layout.log(tenant))
+        last = stream.last_group(stream.layout.log(tenant))
         if last is not None and membership.place.system_of(tenant) is not None:
             found[tenant] = end_of(last)
     return found

@@ -156,6 +156,8 @@ class MachineStatus(msgspec.Struct, frozen=True):
     """Tenants whose copy cannot be brought up to date, which is logged there."""
     erasing: dict[str, dict[str, list[int]]] = {}
     """Tenant → which servers may still hold what it erased there → the redactions."""
+    foreign: dict[str, tuple[int, int]] = {}
+    """Subject → how many messages of other programs this machine skipped since it began to follow, and the last."""
 
 
 def regrouped(group: Group) -> dict[str, str]:
@@ -206,6 +208,20 @@ def taken_over(by: str) -> StorageRefused:
         code="TAKEN_OVER",
         hint="connect to the other; reads go on here, and docs/runbooks/take-over.md says what to do",
     )
+
+
+def is_foreign(message: Message) -> bool:
+    """Return whether another program published it, on a subject of groups.
+
+    What bears one of our headers or begins with a commit counts as ours, however damaged, and is never skipped.
+    """
+    if any(name.lower().startswith("tallystick-") for name in message.headers):
+        return False
+    try:
+        chain.decode(message.data.partition(b"\n")[0])
+    except Corrupt:
+        return True
+    return False
 
 
 def end_of(message: Message) -> int:

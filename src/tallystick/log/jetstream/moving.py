@@ -22,6 +22,7 @@ from tallystick.log.jetstream.messages import (
     end_of,
     group_headers,
     group_lines,
+    is_foreign,
     moved_headers,
     moved_to,
     read_group,
@@ -41,9 +42,9 @@ def send(log: FilesLog, stream: Stream, tenant: str, *, machine: str, progress: 
     """
     store(stream, log.system, tenant, sorted(all_named(log.system)))
     subject = stream.layout.log(tenant)
-    last = stream.last(subject)
-    begun = _begun(last, tenant, stream.name)
-    sequence = 0 if last is None else last.sequence
+    begun = _begun(stream.last_group(subject), tenant, stream.name)
+    newest = stream.last(subject)
+    sequence = 0 if newest is None else newest.sequence
     end = log.head()
     head = Head()
     is_found = begun is None
@@ -90,7 +91,8 @@ def end_in_stream(stream: Stream, copy: Copy, to: str) -> None:
             if (target := moved_to(message)) is not None:
                 went.append(target)
                 return
-            yield read_group(message)
+            if not is_foreign(message):
+                yield read_group(message)
 
     while True:
         adopt(stream, copy, groups())
@@ -139,7 +141,7 @@ def fenced_by(stream: Stream) -> str | None:
 
 def _end(stream: Stream, tenant: str, by: str) -> None:
     subject = stream.layout.log(tenant)
-    while (last := stream.last(subject)) is not None and moved_to(last) is None:
+    while (last := stream.last_group(subject)) is not None and moved_to(last) is None:
         with suppress(WrongSequence):
             headers = moved_headers(end_of(last), by, taken_over=True)
             stream.publish(subject, b"", headers, seconds=ASK_SECONDS, expected=last.sequence)

@@ -17,7 +17,16 @@ import msgspec
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.log.jetstream.client import Client, NoAnswer
 from tallystick.log.jetstream.durability import find_lazy, find_unsynced, peers_of
-from tallystick.log.jetstream.messages import FORMAT, Group, Layout, Message, contents_stream, group_of, read_group
+from tallystick.log.jetstream.messages import (
+    FORMAT,
+    Group,
+    Layout,
+    Message,
+    contents_stream,
+    group_of,
+    is_foreign,
+    read_group,
+)
 
 LEAST_SERVER = (2, 11)
 """The first that hands out messages in batches without a consumer."""
@@ -27,6 +36,7 @@ _BATCH_MESSAGES = 256
 _BATCH_BYTES = 8 << 20
 _WRONG_SEQUENCE = {10071, 10164}
 _NOT_FOUND = 404
+_UNAVAILABLE = 503
 _STREAM_NOT_FOUND = 10059
 _STREAM_EXISTS = 10058
 _FORMAT_KEY, _MEMORY_KEY = "tallystick-format", "tallystick-memory"
@@ -114,6 +124,7 @@ class Stream:
         return None if answer.get("error", {}).get("err_code") == _STREAM_NOT_FOUND else _ok(answer)
 
     def check_synced(self, info: dict[str, Any], trust: Trust) -> None:
+        """Raises InvalidArgument, and NoAnswer while too few of the servers answer."""
         problem = find_unsynced(self.client, peers_of(info), trust.monitors)
         if problem is not None:
             raise _unsuitable(problem[0], problem[1])
@@ -157,6 +168,8 @@ class Stream:
     def groups(self, tenant: str, after: int) -> Iterator[Group]:
         """Those stored behind a sequence, in order, as far as the server that is asked has them."""
         for message in self.messages(self.layout.log(tenant), after):
+            if is_foreign(message):
+                continue
             if (group := group_of(message)) is None:
                 return
             yield group
@@ -188,8 +201,33 @@ class Stream:
         """The first of a subject behind a sequence, as the leader knows it."""
         return self._from_leader({"seq": after + 1, "next_by_subj": subject})
 
+    def last_group(self, subject: str) -> Message | None:
+        """Like `last`, but skip messages of other programs. It bears the sequence of the newest message of all, since
+        that is the one to publish on and to read on from."""
+        newest = self.last(subject)
+        if newest is None or not is_foreign(newest):
+            return newest
+        found, low, high = None, 0, newest.sequence
+        while low < high:
+            middle = (low + high) // 2
+            later = self.next_group(subject, middle, until=high)
+            if later is None:
+                high = middle
+            else:
+                found, low = later, later.sequence
+        return None if found is None else msgspec.structs.replace(found, sequence=newest.sequence)
+
+    def next_group(self, subject: str, after: int, *, until: int | None = None) -> Message | None:
+        """Like `next`, but skip messages of other programs, and stop after the sequence `until`."""
+        found = self.next(subject, after)
+        while found is not None and (until is None or found.sequence <= until):
+            if not is_foreign(found):
+                return found
+            found = self.next(subject, found.sequence)
+        return None
+
     def patch(self, tenant: str, after: int) -> Group | None:
-        found = self.last(self.layout.patch(tenant, after))
+        found = self.last_group(self.layout.patch(tenant, after))
         return None if found is None else read_group(found)
 
     def machines(self) -> list[Message]:
@@ -219,6 +257,9 @@ class Stream:
         if answer.get("error", {}).get("err_code") == _STREAM_EXISTS:
             # Another machine was faster.
             return _ok(self._api(f"STREAM.INFO.{self.name}", {}))
+        if answer.get("error", {}).get("code") == _UNAVAILABLE:
+            # The servers elect a leader, or one of them is starting.
+            _ok(answer)
         if "error" in answer:
             raise _unsuitable(
                 f"the stream '{self.name}' cannot be made with {trust.replicas} replicas:"
@@ -302,7 +343,7 @@ def _ok(answer: dict[str, Any]) -> dict[str, Any]:
     error = answer.get("error")
     if error is None:
         return answer
-    if error.get("code") == 503:
+    if error.get("code") == _UNAVAILABLE:
         raise NoAnswer(str(error.get("description")), was_sent=False)
     raise Refused(int(error.get("err_code", 0)), str(error.get("description", "")))
 

@@ -28,11 +28,13 @@ from tallystick.commits.signed_note import NoteRefused, parse_checkpoint, parse_
 from tallystick.config import Settings, named_paths
 from tallystick.errors import Conflict, Corrupt
 from tallystick.log import Head, reached, verifier_after
-from tallystick.log.backups import FILE_NAME as EXPORTS
 from tallystick.log.head_file import HeadFile
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.unopened import Unopened, unopened
+from tallystick.operations.backups.contents import EXPORTS_PATH, is_plain, is_writable_name
+from tallystick.operations.backups.figures import notes_of
 from tallystick.operations.backups.manifest import (
+    PIECE_BYTES_MAX,
     AuditBackup,
     LogPart,
     Piece,
@@ -40,8 +42,9 @@ from tallystick.operations.backups.manifest import (
     StoredFile,
     TenantBackup,
 )
-from tallystick.operations.backups.repository import PIECE_BYTES_MAX
+from tallystick.projections.blobs import blob_of
 from tallystick.projections.tiles import CHECKPOINT, directory_of
+from tallystick.toolsets.files.reserved import Reserved
 
 Put = Callable[[bytes], Piece]
 Told = Callable[[int], None]
@@ -53,10 +56,16 @@ _PAUSE_SECONDS = 0.05
 
 
 def capture_tenant(
-    settings: Settings, before: TenantBackup | None, put: Put, told: Told, lost: Set[str] = frozenset()
+    settings: Settings,
+    before: TenantBackup | None,
+    put: Put,
+    told: Told,
+    lost: Set[str] = frozenset(),
+    passed_over: Callable[[str], None] = lambda path: None,
 ) -> TenantBackup:
     """Raises Corrupt for a log that is damaged, and Conflict for one that does not go on from `before`. What `before`
-    names and is `lost` is read and put again."""
+    names and is `lost` is read and put again. `passed_over` is called with each plain file whose name no manifest can
+    hold."""
     log = capture_log(settings.system, before, put, told, lost)
     before = _without(before, lost) if before and lost else before
     redacted = max((note.at for note in log.redactions), default=0)
@@ -72,7 +81,7 @@ def capture_tenant(
         audit=_audit(settings.system, before.audit if before else None, put),
         snapshot=_snapshot(settings.system, before, log.head, redacted, put),
         checkpoint=_checkpoint(settings.home, log.head),
-        files=_files(settings, before, put),
+        files=_files(settings, before, put, passed_over),
     )
 
 
@@ -156,12 +165,11 @@ class _Reading:
         kept = old[: _merge_from(old, self._head.end)] if self._head.end > base.end else old
         parts = list(self._kept_parts(kept))
         parts += self._read(parts[-1].head if parts else Head(), self._head.end)
-        notes = [RedactionNote(each.lamport, min(map(int, each.redacts or {}))) for each in made if each.redacts]
         return CapturedLog(
             first=self._first,
             head=self._head,
             parts=parts,
-            redactions=[*(self._before.redactions if self._before else []), *notes],
+            redactions=[*(self._before.redactions if self._before else []), *notes_of(made)],
             has_redacted=bool(made),
             blobs=self._all_blobs() if made else self._blobs,
         )
@@ -282,8 +290,7 @@ def _is_content(system: Path, head: Head, blob: str) -> bool:
     """Not everything that is written like the name of a blob is one: attributes may be called so."""
     with unopened(system) as log:
         for _, line in log.segments.lines_with(blob.encode(), 0, head.end):
-            content = chain.decode(line).document().get("content")
-            if isinstance(content, dict) and content.get("blob") == blob:
+            if blob_of(chain.decode(line)) == blob:
                 return True
     return False
 
@@ -339,15 +346,16 @@ def _checkpoint(home: Path, head: Head) -> str:
     return ""
 
 
-def _files(settings: Settings, before: TenantBackup | None, put: Put) -> list[StoredFile]:
+def _files(
+    settings: Settings, before: TenantBackup | None, put: Put, passed_over: Callable[[str], None]
+) -> list[StoredFile]:
     """Plain files, which no log holds, as they are when they are read."""
     known = {file.path: file for file in before.files} if before else {}
-    paths = _plain_files(settings) if settings.backup_files else iter(())
+    names = _plain_files(settings, passed_over) if settings.backup_files else iter(())
     found = []
-    for path in (*paths, settings.system / EXPORTS):
-        name = path.relative_to(settings.home).as_posix()
+    for name in (*names, EXPORTS_PATH):
         with suppress(FileNotFoundError):
-            seen = path.stat()
+            seen = (settings.home / name).stat()
             old = known.get(name)
             if old is not None and (old.changed, old.bytes) == (seen.st_mtime_ns, seen.st_size):
                 found.append(old)
@@ -356,24 +364,23 @@ def _files(settings: Settings, before: TenantBackup | None, put: Put) -> list[St
     return found
 
 
-def _plain_files(settings: Settings) -> Iterator[Path]:
-    """What the files toolset may reach. Nothing that settings name: keys, certificates and secrets stay here."""
-    named = {path.resolve() for path in named_paths(settings)}
+def _plain_files(settings: Settings, passed_over: Callable[[str], None]) -> Iterator[str]:
+    """Paths that the files toolset may reach. Nothing that settings name: keys, certificates and secrets stay here."""
+    reserved = Reserved(settings.home, named_paths(settings), settings.base)
+
+    def is_reachable(path: str) -> bool:
+        with suppress(FileNotFoundError):
+            return is_plain(path) and not reserved.hides(tuple(path.split("/")), os.lstat(settings.home / path))
+        return False
+
     for directory, directories, names in os.walk(settings.home):
-        at = Path(directory)
-        is_home = at == settings.home
-        directories[:] = sorted(
-            each for each in directories if not _is_ours(each, is_home) and (at / each).resolve() not in named
-        )
-        for name in sorted(names):
-            path = at / name
-            if not _is_ours(name, is_home) and not path.is_symlink() and path.is_file() and path.resolve() not in named:
+        at = Path(directory).relative_to(settings.home)
+        directories[:] = sorted(name for name in directories if is_reachable((at / name).as_posix()))
+        for path in ((at / name).as_posix() for name in sorted(names)):
+            if not is_writable_name(path):
+                passed_over(path)
+            elif is_reachable(path) and stat.S_ISREG(os.lstat(settings.home / path).st_mode):
                 yield path
-
-
-def _is_ours(name: str, is_home: bool) -> bool:
-    is_database = re.search(r"\.db(-wal|-shm|-journal)?$", name) is not None
-    return name[0] in "_." or is_database or (is_home and name in ("tenants", "graph.config.yaml"))
 
 
 def _stored(home: Path, name: str, put: Put) -> StoredFile | None:

@@ -33,6 +33,8 @@ MAGIC = b"TSB1"
 _WRITTEN = "tallystick-backup-key-1:"
 _ID, _SALT, _NONCE, _SECRET = 8, 16, 12, 32
 _HEADER = len(MAGIC) + _ID + _SALT + _NONCE
+SEALING_BYTES = _HEADER + 16
+"""The bytes that sealing adds: the header and the tag."""
 
 
 class BackupKey(msgspec.Struct, frozen=True):
@@ -90,8 +92,11 @@ class BackupKeys(msgspec.Struct, frozen=True):
         return self.keys[-1] if self.keys else None
 
     def open(self, name: str, data: bytes) -> bytes:
-        """What is not encrypted is returned as it is. Raises InvalidArgument without the key, and Corrupt."""
+        """Decrypt and authenticate. Without any keys, data that is not encrypted is returned as it is; with keys it is
+        refused. Raises InvalidArgument without the key, and Corrupt."""
         if not data.startswith(MAGIC):
+            if self.keys:
+                raise not_encrypted(name)
             return data
         wanted = data[len(MAGIC) : len(MAGIC) + _ID].hex()
         return self.find(wanted).open(name, data)
@@ -106,6 +111,14 @@ class BackupKeys(msgspec.Struct, frozen=True):
             code="BACKUP_KEY_MISSING",
             hint="name the file with that key by --key or 'backup_key'; old backups need the keys of their time",
         )
+
+
+def not_encrypted(name: str) -> Corrupt:
+    return Corrupt(
+        f"{name} is not encrypted, and keys were given: anybody who writes to the store may have made it",
+        code="BACKUP_NOT_ENCRYPTED",
+        hint="take a backup that is encrypted; one of a time before there was a key is read without keys",
+    )
 
 
 def load_backup_keys(settings: Settings, file: Path | None = None) -> BackupKeys:

@@ -11,13 +11,14 @@ import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from hashlib import sha256
 
 import msgspec
 
 from tallystick.audit import TenantDeleted, decode
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits.signed_note import VerifierKey
-from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.config import DEFAULT_TENANT, Settings, named_paths
 from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
 from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, verifier_after
@@ -26,13 +27,14 @@ from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
+from tallystick.operations.backups.contents import require_unnamed
+from tallystick.operations.backups.figures import redactions_of, require_end, require_part, require_redactions
 from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
 from tallystick.operations.backups.repository import Fence, Repository
-from tallystick.operations.backups.restore import choose_backup, replica_of, require_safe, restore
+from tallystick.operations.backups.restore import choose_backup, damaged, replica_of, restore
 from tallystick.operations.backups.run import LOCK, first_hash, is_deletion_of
 from tallystick.operations.tenants import remove_copy, tenants_of
-from tallystick.private_files import make_directory, replacing
-from tallystick.tenants import is_tenant
+from tallystick.projections.sandboxed_files import SandboxedFiles
 
 logger = logging.getLogger(__name__)
 
@@ -67,13 +69,20 @@ def follow_once(
     to follow with, Corrupt where the backup does not continue what is here."""
     base = settings.base
     replica = read_replica(base)
+    named = named_paths(settings)
     if replica is None or (base / RESTORING).exists():
         if tenants_of(settings):
             raise Conflict(
                 f"{base} holds a memory that follows nothing", code="NOT_EMPTY", hint="name an empty one with --base"
             )
         restore(
-            repository, base, keys=keys, segment_bytes_max=settings.segment_bytes_max, replica=True, progress=progress
+            repository,
+            base,
+            keys=keys,
+            segment_bytes_max=settings.segment_bytes_max,
+            named=named,
+            replica=True,
+            progress=progress,
         )
         replica = read_replica(base)
     if replica is None or replica.is_fenced or replica.source != repository.store.url:
@@ -83,6 +92,7 @@ def follow_once(
         if not is_alone:
             raise Conflict("another process follows with this base", code="FOLLOW_RUNNING", hint="one is enough")
         manifest = choose_backup(repository, None, keys).manifest
+        require_unnamed(manifest, base, named)
         waiting = _remove_deleted(settings, repository, manifest)
         new = 0
         if manifest.number > replica.number:
@@ -150,23 +160,19 @@ class _Copy:
     """Of one tenant."""
 
     def __init__(self, settings: Settings, repository: Repository, tenant: TenantBackup) -> None:
-        if not is_tenant(tenant.tenant):
-            raise Corrupt(
-                f"a tenant is called '{tenant.tenant[:80]}'",
-                code="MANIFEST_REFUSED",
-                hint="nothing was changed; take another backup: 'tallystick backup list'",
-            )
         self._settings = _of(settings, tenant.tenant)
         self._repository = repository
         self._tenant = tenant
 
     def caught_up(self) -> int:
+        require_end(self._tenant)
         if first_hash(self._settings) not in ("", self._tenant.first):
             raise self._diverged("begins with another commit")
         # Contents before the commits that name them, as whoever writes does.
         for file in (*self._tenant.blobs, *self._tenant.files):
             self._fetch(file)
         new = self._append()
+        require_redactions(self._tenant, redactions_of(self._settings.system), self._tenant.head.lamport)
         self._remove_redacted()
         return new
 
@@ -191,7 +197,7 @@ class _Copy:
 
     def _groups(self, head: Head) -> Iterator[list[Entry]]:
         """Whole batches behind `head`, verified."""
-        verifier, offset = verifier_after(head), head.end
+        verifier, offset = verifier_after(head, tenant=self._tenant.tenant), head.end
         group: list[Entry] = []
         for line in self._lines(head):
             commit = verifier.feed(line)
@@ -204,20 +210,32 @@ class _Copy:
             yield group
 
     def _lines(self, head: Head) -> Iterator[bytes]:
+        before = Head()
         for part in self._tenant.log:
             if part.head.end > head.end:
                 data = self._repository.get_piece(part.piece)
+                require_part(self._tenant, part, data, before)
                 yield from data[max(0, head.end - part.start) :].split(b"\n")[:-1]
+            before = part.head
 
     def _fetch(self, file: StoredFile) -> None:
-        require_safe(self._tenant.tenant, file.path)
-        path = self._settings.home / file.path
-        if path.exists() and (not file.changed or path.stat().st_mtime_ns == file.changed):
+        """No link is followed on the way to it."""
+        files, parts = SandboxedFiles(self._settings.home), tuple(file.path.split("/"))
+        known = files.find(parts)
+        if known is not None and (not file.changed or known.st_mtime_ns == file.changed):
             return
-        make_directory(path.parent)
-        with replacing(path) as written:
-            for piece in file.pieces:
-                written.write(self._repository.get_piece(piece))
+        files.write_stream(parts, self._pieces(file), sync=True, sync_name=True)
+        if file.changed:
+            files.set_time(parts, file.changed)
+
+    def _pieces(self, file: StoredFile) -> Iterator[bytes]:
+        """Raises Corrupt, at the end, for a blob whose bytes do not have the digest that is its name."""
+        digest = sha256()
+        for data in map(self._repository.get_piece, file.pieces):
+            digest.update(data)
+            yield data
+        if file in self._tenant.blobs and digest.hexdigest() != file.path.rpartition("/")[2]:
+            raise damaged(self._tenant, f"{file.path} does not have the SHA-256 that is its name")
 
     def _remove_redacted(self) -> None:
         named = {file.path.rpartition("/")[2] for file in self._tenant.blobs}
@@ -254,7 +272,7 @@ def promote(
             raise Conflict(
                 "another process promotes this base or backs it up", code="BACKUP_RUNNING", hint="let it finish"
             )
-        epoch = 0 if without_store and not caught_up else _fenced(repository)
+        epoch = 0 if without_store and not caught_up else _fenced(repository, keys)
         known = read_targets(base).get(repository.store.url, Target())
         write_target(base, repository.store.url, msgspec.structs.replace(known, epoch=max(epoch, known.epoch)))
         now = read_replica(base)
@@ -268,12 +286,12 @@ def promote(
     )
 
 
-def _fenced(repository: Repository) -> int:
+def _fenced(repository: Repository, keys: Sequence[VerifierKey]) -> int:
     """Of two who promote at the same time, one has the lower epoch, and is stopped by the other's fence."""
     newest = None
     # A store without a backup is another one than the memory is backed up to: nobody looks for a fence there.
     with suppress(Corrupt):
-        newest = choose_backup(repository, None, ())
+        newest = choose_backup(repository, None, keys)
     memory = newest.manifest.memory if newest else ""
     stream = newest.manifest.stream if newest else ""
     while True:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from tallystick.audit.proof import verify_audit
+from tallystick.commits import REDACTIONS, Commit
 from tallystick.commits.signed_note import VerifierKey
 from tallystick.config import Settings
 from tallystick.errors import Corrupt, InvalidArgument, NotFound, TallystickError
@@ -18,12 +20,14 @@ from tallystick.log.backups import Target, read_targets
 from tallystick.log.head_file import HeadFile
 from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
+from tallystick.operations.backups.figures import SignedTree, require_end, require_part, require_redactions
 from tallystick.operations.backups.manifest import Manifest, StoredFile, TenantBackup
 from tallystick.operations.backups.object_store import address_of
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.restore import choose_backup
 from tallystick.operations.tenants import tenants_of
 from tallystick.private_files import make_directory, place_file
+from tallystick.projections.blobs import blob_of
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +139,8 @@ class _Verification:
         self._manifest = manifest
         self._progress = progress
         self._done = 0
+        self._named: set[str] = set()
+        """Blobs that the log of the tenant names which is looked at."""
         self._total = sum(piece.bytes for piece in manifest.pieces())
 
     def problems(self) -> list[str]:
@@ -148,17 +154,26 @@ class _Verification:
         return found
 
     def _log(self, tenant: TenantBackup) -> list[str]:
-        verifier, end = verifier_after(Head()), 0
+        require_end(tenant)
+        verifier, tree, head = verifier_after(Head(), tenant=tenant.tenant), SignedTree(tenant), Head()
+        redactions: list[Commit] = []
+        self._named.clear()
         for part in tenant.log:
             data = self._got(StoredFile("", [part.piece]))
-            if part.start != end:
-                raise Corrupt(f"the parts of its log do not follow on each other at byte {end}")
+            require_part(tenant, part, data, head)
             for line in data.split(b"\n")[:-1]:
-                verifier.feed(line)
-            end = part.head.end
+                commit = verifier.feed(line)
+                tree.add(commit.record_hash)
+                if commit.operation in REDACTIONS:
+                    redactions.append(commit)
+                if b'"blob":"' in line and (blob := blob_of(commit)) is not None:
+                    self._named.add(blob)
+            head = part.head
         verifier.finish()
-        if reached(verifier, Head(), end) != tenant.head:
+        if reached(verifier, Head(), head.end) != tenant.head:
             raise Corrupt(f"its log ends at {verifier.lamport}, not at {tenant.head.lamport} as the manifest says")
+        require_redactions(tenant, redactions, head.lamport)
+        tree.require_root()
         return [f"{tenant.tenant}: blob {blob} was missing when it was backed up" for blob in tenant.missing]
 
     def _audit(self, tenant: TenantBackup) -> list[str]:
@@ -175,9 +190,22 @@ class _Verification:
         return [] if proof.sound else [f"{tenant.tenant}: its audit log is not sound: {proof.problem}"]
 
     def _others(self, tenant: TenantBackup) -> list[str]:
-        for file in (*tenant.blobs, *tenant.files, *([tenant.snapshot] if tenant.snapshot else [])):
+        return [*self._blobs(tenant), *self._read(*tenant.files, *([tenant.snapshot] if tenant.snapshot else []))]
+
+    def _blobs(self, tenant: TenantBackup) -> Iterator[str]:
+        for file in tenant.blobs:
+            digest = sha256()
             for piece in file.pieces:
-                self._got(StoredFile(file.path, [piece]))
+                digest.update(self._got(StoredFile(file.path, [piece])))
+            if digest.hexdigest() != file.path.rpartition("/")[2]:
+                yield f"{tenant.tenant}: {file.path} does not have the SHA-256 that is its name"
+        held = {file.path.rpartition("/")[2] for file in tenant.blobs}
+        for blob in sorted(self._named - held - set(tenant.missing)):
+            yield f"{tenant.tenant}: blob {blob} is named by a commit and is not in the backup"
+
+    def _read(self, *files: StoredFile) -> list[str]:
+        for piece in (piece for file in files for piece in file.pieces):
+            self._got(StoredFile("", [piece]))
         return []
 
     def _got(self, file: StoredFile) -> bytes:

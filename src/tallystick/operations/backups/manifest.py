@@ -6,8 +6,10 @@ Everything here may have been written by somebody else: it is checked before it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from tallystick.commits.dsse import Envelope, parse_envelope, sign_payload, verify_payload
 from tallystick.commits.signed_note import NoteRefused, SignerKey, VerifierKey, decode_base64
@@ -17,13 +19,19 @@ from tallystick.log import Head
 FORMAT = 1
 PAYLOAD_TYPE = "application/vnd.tallystick.backup+json"
 BYTES_MAX = 256 << 20
+PIECE_BYTES_MAX = 32 << 20
+_PIECE_BYTES_LIMIT = 1 << 30
+"""A piece of a log ends with a draft, and may be larger than others by that draft."""
+
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Meta(ge=0)]
 
 
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
-    object: str
+    object: Digest
     """The digest that the object is named by."""
-    bytes: int
-    sha256: str
+    bytes: Annotated[int, Meta(ge=0, le=_PIECE_BYTES_LIMIT)]
+    sha256: Digest
     """Of what is in it, before it is encrypted."""
     key: str | None = None
     """The id of the key that it is encrypted with."""
@@ -33,7 +41,7 @@ class LogPart(msgspec.Struct, frozen=True):
     """Whole lines of a log. It begins where the part before it ends."""
 
     piece: Piece
-    first: int
+    first: Count
     """Lamport of its first commit."""
     head: Head
     """Where the log stood behind its last commit."""
@@ -75,7 +83,7 @@ class TenantBackup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     log: list[LogPart]
     redactions: list[RedactionNote] = []
     blobs: list[StoredFile] = []
-    missing: list[str] = []
+    missing: list[Digest] = []
     """Blobs that commits name and that were nowhere to be found."""
     audit: AuditBackup | None = None
     snapshot: StoredFile | None = None
@@ -92,11 +100,11 @@ class TenantBackup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     format: int
-    number: int
+    number: Count
     at: str
     memory: str
     """Which memory it is of: carried on from one backup to the next."""
-    epoch: int
+    epoch: Count
     host: str
     tallystick: str
     tenants: list[TenantBackup]

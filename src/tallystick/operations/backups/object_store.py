@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -20,12 +20,13 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 import msgspec
 
-from tallystick.errors import InvalidArgument, NotFound, StorageRefused
+from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
 from tallystick.log.backups import address_of_directory
 from tallystick.private_files import make_directory, sync_directory, sync_file, write_all
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
 _UNFINISHED = ".new-"
+_READ_BYTES = 1 << 20
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 300
 _RETRY_SECONDS = 60
@@ -51,8 +52,9 @@ class ObjectStore(Protocol):
         """The same, in place of what has the name."""
         ...
 
-    def get(self, name: str) -> bytes:
-        """Raises NotFound, code OBJECT_MISSING."""
+    def get(self, name: str, *, bytes_max: int) -> bytes:
+        """Raises NotFound, code OBJECT_MISSING, and Corrupt for an object of more bytes: no more than those are held
+        in memory."""
         ...
 
     def list(self, prefix: str) -> Iterator[Stored]:
@@ -125,6 +127,20 @@ def _missing(name: str, url: str) -> NotFound:
     )
 
 
+def _bounded(chunks: Iterable[Any], name: str, bytes_max: int) -> bytes:
+    """Stop at the first chunk past the bound, whatever size the store declares."""
+    data = bytearray()
+    for chunk in chunks:
+        data += chunk
+        if len(data) > bytes_max:
+            raise Corrupt(
+                f"{name} has more than {bytes_max} bytes: it is not what was stored under this name",
+                code="BACKUP_DAMAGED",
+                hint="nothing was changed; take another backup: 'tallystick backup list'",
+            )
+    return bytes(data)
+
+
 # -- a directory
 
 
@@ -158,13 +174,14 @@ class DirectoryStore:
             os.rename(self._written(path, data), path)
             sync_directory(path.parent)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, *, bytes_max: int) -> bytes:
         with self._refusals():
             path = self._path(name)
             try:
                 # A pipe would keep whoever reads it waiting for ever.
                 if path.is_file():
-                    return path.read_bytes()
+                    with path.open("rb") as file:
+                        return _bounded(iter(lambda: file.read(_READ_BYTES), b""), name, bytes_max)
             except (FileNotFoundError, NotADirectoryError):
                 pass
             raise _missing(name, self.url)
@@ -238,10 +255,10 @@ class _RemoteStore:
         with self._refusals():
             self._store.put(name, data, mode="overwrite", use_multipart=False)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, *, bytes_max: int) -> bytes:
         with self._refusals():
             try:
-                return bytes(self._store.get(name).bytes())
+                return _bounded(self._store.get(name).stream(min_chunk_size=_READ_BYTES), name, bytes_max)
             except FileNotFoundError:
                 raise _missing(name, self.url) from None
 

@@ -16,11 +16,11 @@ import msgspec
 
 from tallystick.commits.signed_note import SignerKey, VerifierKey
 from tallystick.errors import Corrupt, NotFound, StorageRefused
-from tallystick.operations.backups.encryption import BackupKeys
-from tallystick.operations.backups.manifest import Manifest, Piece, Signed, read_manifest, sign_manifest
+from tallystick.operations.backups.encryption import MAGIC, SEALING_BYTES, BackupKeys, not_encrypted
+from tallystick.operations.backups.manifest import BYTES_MAX, Manifest, Piece, Signed, read_manifest, sign_manifest
 from tallystick.operations.backups.object_store import ObjectStore, Stored
 
-PIECE_BYTES_MAX = 32 << 20
+_FENCE_BYTES_MAX = 64 << 10
 ORPHAN_SECONDS = 3600.0
 _MANIFESTS, _OBJECTS, _FENCES = "manifests", "objects", "fences"
 _NUMBER = re.compile(r"[a-z]+/([0-9]{10}|[1-9][0-9]{10,})")
@@ -73,16 +73,23 @@ class Repository:
         piece = Piece(named, len(data), digest, key.id if key else None)
         if piece.object not in self._known:
             name = _object(piece.object)
-            stored = data if key is None else key.seal(name, data)
+            stored = self._sealed(name, data)
             if self.store.put(name, stored):
                 self.put_objects, self.put_bytes = self.put_objects + 1, self.put_bytes + len(stored)
             self._known.add(piece.object)
         return piece
 
+    def _sealed(self, name: str, data: bytes) -> bytes:
+        key = self.keys.newest
+        return data if key is None else key.seal(name, data)
+
     def get_piece(self, piece: Piece) -> bytes:
-        """Raises NotFound, Corrupt where it is not what the manifest says, InvalidArgument without its key."""
+        """Raises NotFound, Corrupt where it is not what the manifest says or is not encrypted although there are keys,
+        InvalidArgument without its key."""
         name = _object(piece.object)
-        data = self.store.get(name)
+        if piece.key is None and self.keys.newest:
+            raise not_encrypted(name)
+        data = self.store.get(name, bytes_max=piece.bytes + (SEALING_BYTES if piece.key else 0))
         if piece.key is not None:
             data = self.keys.find(piece.key).open(name, data)
         if len(data) != piece.bytes or sha256(data).hexdigest() != piece.sha256:
@@ -98,9 +105,12 @@ class Repository:
     def numbers(self) -> list[int]:
         return sorted(self._numbered(_MANIFESTS))
 
-    def read(self, number: int, keys: Sequence[VerifierKey] = ()) -> Signed:
+    def read(self, number: int, keys: Sequence[VerifierKey] = (), *, is_believed: bool = True) -> Signed:
+        """With encryption keys it must be encrypted; one that is not believed, and only to be removed, need not be."""
         name = _manifest(number)
-        found = read_manifest(self.keys.open(name, self.store.get(name)), name, keys)
+        data = self.store.get(name, bytes_max=BYTES_MAX + SEALING_BYTES)
+        is_plain = not is_believed and not data.startswith(MAGIC)
+        found = read_manifest(data if is_plain else self.keys.open(name, data), name, keys)
         if found.manifest.number != number:
             raise Corrupt(
                 f"{name} says that it is number {found.manifest.number}: it was moved there",
@@ -124,8 +134,7 @@ class Repository:
             self._require_all(manifest)
         name = _manifest(manifest.number)
         signed = sign_manifest(manifest, keys)
-        key = self.keys.newest
-        is_first = self.store.put(name, signed if key is None else key.seal(name, signed))
+        is_first = self.store.put(name, self._sealed(name, signed))
         # A store may take it and lose its answer: the library asks again, and finds its own.
         if not is_first and self._stored(name) != signed:
             return False
@@ -137,8 +146,8 @@ class Repository:
 
     def _stored(self, name: str) -> bytes:
         try:
-            return self.keys.open(name, self.store.get(name))
-        except NotFound:
+            return self.keys.open(name, self.store.get(name, bytes_max=BYTES_MAX + SEALING_BYTES))
+        except (NotFound, Corrupt):
             return b""
 
     def _require_all(self, manifest: Manifest) -> None:
@@ -156,7 +165,7 @@ class Repository:
         needed = set().union(*(manifest.objects for manifest in kept)) if kept else set()
         for number in numbers:
             try:
-                objects = self.read(number).manifest.objects
+                objects = self.read(number, is_believed=False).manifest.objects
             except (NotFound, Corrupt):
                 objects = set()
             self.store.delete(_manifest(number))
@@ -188,11 +197,13 @@ class Repository:
         epoch = self.last_epoch()
         if not epoch:
             return None
+        name = _fence(epoch)
         try:
-            return msgspec.json.decode(self.store.get(_fence(epoch)), type=Fence)
-        except msgspec.MsgspecError as error:
+            data = self.store.get(name, bytes_max=_FENCE_BYTES_MAX)
+            return msgspec.json.decode(self.keys.open(name, data), type=Fence)
+        except (msgspec.MsgspecError, Corrupt) as error:
             raise Corrupt(
-                f"{_fence(epoch)} in {self.store.url} cannot be read: {error}",
+                f"{name} in {self.store.url} cannot be read: {error}",
                 code="BACKUP_DAMAGED",
                 hint="somebody took this memory over, or damaged it: 'tallystick promote' with this address, on the "
                 "machine that is to have the memory, puts a new one",
@@ -203,7 +214,8 @@ class Repository:
         return max(self._numbered(_FENCES), default=0)
 
     def put_fence(self, fence: Fence) -> bool:
-        return self.store.put(_fence(fence.epoch), msgspec.json.encode(fence))
+        name = _fence(fence.epoch)
+        return self.store.put(name, self._sealed(name, msgspec.json.encode(fence)))
 
     def _numbered(self, directory: str) -> dict[int, Stored]:
         found = ((_NUMBER.fullmatch(stored.name), stored) for stored in self.store.list(directory))

@@ -5,13 +5,13 @@
 
 While `.restoring` is there no log of the base is opened. A crash before `complete` leaves a tree that the next restore
 throws away; after it, one that the next restore moves into place. What is restored is what the manifest says, byte for
-byte, and what the manifest says may be anybody's word: names are checked before they become paths.
+byte. The manifest may have been written by anybody who can write to the store: its names are checked before they become
+paths, and its figures are compared with what was fetched. Settings belong to the operator and are not restored.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +23,8 @@ import msgspec
 
 from tallystick.audit.proof import verify_audit
 from tallystick.clock import from_text, to_text, wall_clock
-from tallystick.commits.signed_note import NoteRefused, VerifierKey, parse_checkpoint, parse_note
-from tallystick.config import DEFAULT_TENANT, FILE_NAME
+from tallystick.commits.signed_note import VerifierKey
+from tallystick.config import FILE_NAME
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, StorageRefused
 from tallystick.file_locks import locked
 from tallystick.log import Head, reached, verifier_after
@@ -35,20 +35,24 @@ from tallystick.log.replica import RESTORING, Replica, write_replica
 from tallystick.log.segments import segment_path
 from tallystick.operations import Progress, no_progress
 from tallystick.operations.backups.capture import BLOB
+from tallystick.operations.backups.contents import home_of, require_contained, require_unnamed
+from tallystick.operations.backups.figures import (
+    SignedTree,
+    redactions_of,
+    require_end,
+    require_part,
+    require_redactions,
+)
 from tallystick.operations.backups.manifest import LogPart, Manifest, Piece, Signed, StoredFile, TenantBackup
 from tallystick.operations.backups.repository import Repository
 from tallystick.operations.backups.run import is_before
 from tallystick.private_files import make_directory, replace_file, sync_directory, sync_files, write_all
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.tiles import CHECKPOINT, directory_of
-from tallystick.tenants import is_tenant
 
 _MAY_BE_THERE = {FILE_NAME, "graph.config.yaml", RESTORING}
 _TREE, _COMPLETE = "tree", "complete"
 _AT_ONCE = 4
-_PLACES = re.compile(
-    r"_content/blobs/[0-9a-f]{64}|_system/(audit/[0-9]{20}\.jsonl|snapshots/[0-9]{20}\.snapshot|backups\.jsonl)"
-)
 
 
 class AsOf(msgspec.Struct, frozen=True):
@@ -103,7 +107,7 @@ def parse_as_of(text: str | None) -> AsOf:
 
 
 def choose_backup(repository: Repository, number: int | None, keys: Sequence[VerifierKey]) -> Signed:
-    """The newest, or that one. Raises NotFound."""
+    """The newest, or that one. Raises NotFound, and Corrupt for one with names that no backup of ours has."""
     found = repository.newest(keys) if number is None else None
     if number is not None:
         with suppress(NotFound):
@@ -115,6 +119,7 @@ def choose_backup(repository: Repository, number: int | None, keys: Sequence[Ver
             code="NO_BACKUP",
             hint=f"those that are there: {there}",
         )
+    require_contained(found.manifest)
     return found
 
 
@@ -127,12 +132,15 @@ def restore(
     tenant: str | None = None,
     keys: Sequence[VerifierKey] = (),
     segment_bytes_max: int,
+    named: Sequence[Path] = (),
     replica: bool = False,
     progress: Progress = no_progress,
 ) -> Restored:
     """Into an empty base, proven before anybody can open it. Raises Conflict, Corrupt, NotFound, StorageRefused, and
-    then the base is as it was, or says that a restore was not finished. A `replica` takes no writes."""
+    then the base is as it was, or says that a restore was not finished. `named` are the files that the settings of the
+    base name: a backup that holds one of them is refused. A `replica` takes no writes."""
     signed = choose_backup(repository, number, keys)
+    require_unnamed(signed.manifest, base, named)
     tenants = _chosen(signed.manifest, tenant, as_of)
     try:
         make_directory(base)
@@ -175,29 +183,9 @@ def _chosen(manifest: Manifest, tenant: str | None, as_of: AsOf) -> list[TenantB
             "each tenant counts its own positions", hint=f"say whose with --tenant ({names}), or give a time"
         )
     for each in chosen:
-        if not is_tenant(each.tenant):
-            raise _unsafe(f"backup {manifest.number}", f"a tenant called '{each.tenant[:80]}'")
-        for file in (*each.blobs, *each.files, *([each.snapshot] if each.snapshot else [])):
-            require_safe(f"backup {manifest.number}", file.path)
         if as_of.position is not None:
             _require_reachable(each, as_of.position)
     return chosen
-
-
-def require_safe(where: str, path: str) -> None:
-    """Raises Corrupt for a path that no backup of ours names."""
-    parts = path.split("/")
-    is_plain = all(part and part[0] not in "._" and "\0" not in part for part in parts) and parts[0] != "tenants"
-    if not is_plain and not _PLACES.fullmatch(path):
-        raise _unsafe(where, f"a file '{path[:200]}'")
-
-
-def _unsafe(where: str, what: str) -> Corrupt:
-    return Corrupt(
-        f"{where} names {what}, which no backup of ours does",
-        code="MANIFEST_REFUSED",
-        hint="nothing was changed; whoever can write the store may have made it: give the keys by --vkey",
-    )
 
 
 def _require_reachable(tenant: TenantBackup, position: int) -> None:
@@ -284,15 +272,13 @@ class _Restoring:
         )
 
     def _tenant(self, tenant: TenantBackup) -> TenantRestored:
-        home = self._tree if tenant.tenant == DEFAULT_TENANT else self._tree / "tenants" / tenant.tenant
+        home = home_of(self._tree, tenant.tenant)
         head, named = self._log(home / "_system", tenant)
         blobs = [file for file in tenant.blobs if file.path.rpartition("/")[2] in named]
         for file in (*blobs, *tenant.files):
             self._file(home, file)
-        if tenant.snapshot is not None and int(Path(tenant.snapshot.path).stem) <= head.lamport:
-            self._file(home, tenant.snapshot)
+        self._snapshot(home, tenant, head)
         self._audit(home, tenant)
-        self._checkpoint(home, tenant, head)
         self._prove(home, tenant, head)
         missing = [blob for blob in tenant.missing if blob in named]
         return TenantRestored(tenant.tenant, head.lamport, head.count, head.record_hash, len(blobs), missing)
@@ -301,11 +287,12 @@ class _Restoring:
 
     def _log(self, system: Path, tenant: TenantBackup) -> tuple[Head, set[str]]:
         """Written as it is; the proof reads it all afterwards. Returns where it ends and the blobs that it names."""
+        require_end(tenant)
         make_directory(system / "log")
         head, named = Head(), set[str]()
         with closing(_Segments(system / "log", self._segment_bytes_max)) as segments:
             for part, data in self._parts(tenant.log):
-                _require_chained(tenant, part, head)
+                require_part(tenant, part, data, head)
                 data, reached_head = self._cut(data, head, part)
                 segments.write(part.first, data)
                 named.update(each.decode() for each in BLOB.findall(data))
@@ -364,7 +351,6 @@ class _Restoring:
         if tenant.audit is None:
             return
         for file in tenant.audit.files:
-            require_safe(f"backup {self._signed.manifest.number}", file.path)
             self._file(home, file)
         with closing(HeadFile(home / "_system" / "audit" / "head")) as head_file:
             head_file.write(tenant.audit.head)
@@ -372,38 +358,50 @@ class _Restoring:
         if not proof.sound:
             self._notes.append(f"{tenant.tenant}: the audit log in the backup is not sound: {proof.problem}")
 
-    def _checkpoint(self, home: Path, tenant: TenantBackup, head: Head) -> None:
-        """So that nothing is ever signed here that does not continue it. Left out where the log ends before it."""
-        if not tenant.checkpoint:
+    def _snapshot(self, home: Path, tenant: TenantBackup, head: Head) -> None:
+        """Only if a key vouches for it: a state that is loaded from a snapshot is not compared with the log."""
+        snapshot = tenant.snapshot
+        if snapshot is None or int(Path(snapshot.path).stem) > head.lamport:
             return
-        with suppress(NoteRefused):
-            note = tenant.checkpoint.encode()
-            if parse_checkpoint(parse_note(note)).size <= head.count:
-                make_directory(directory_of(home))
-                replace_file(directory_of(home) / CHECKPOINT, note)
-            else:
-                self._notes.append(f"{tenant.tenant}: commits were signed that are not restored; readers will see that")
+        if self._signed.signed_by or self._repository.keys.newest:
+            self._file(home, snapshot)
+        else:
+            self._notes.append(f"{tenant.tenant}: the snapshot was left out, since no key vouches for this backup")
 
     def _prove(self, home: Path, tenant: TenantBackup, head: Head) -> None:
-        proof = prove(home / "_system", lambda done, total: self._progress("verifying", done, total))
+        tree = SignedTree(tenant)
+        proof = prove(
+            home / "_system",
+            lambda done, total: self._progress("verifying", done, total),
+            tenant=tenant.tenant,
+            each=tree.add,
+        )
         if not proof.sound or proof.record_hash != head.record_hash:
-            raise Corrupt(
-                f"{tenant.tenant}: the log in the backup is not sound: {proof.problem or 'it ends elsewhere'}",
-                code="BACKUP_DAMAGED",
-                hint="nothing was restored; take another backup: 'tallystick backup list'",
-            )
+            raise damaged(tenant, f"the log in the backup is not sound: {proof.problem or 'it ends elsewhere'}")
+        require_redactions(tenant, redactions_of(home / "_system"), head.lamport)
+        tree.require_root()
+        self._checkpoint(home, tenant, tree)
         for problem in prove_blobs(home).problems:
             name = problem.file.rpartition("/")[2]
+            if name not in tenant.missing:
+                raise damaged(tenant, f"blob {name}: {problem.problem}")
             self._notes.append(f"{tenant.tenant}: blob {name}: {problem.problem}")
 
+    def _checkpoint(self, home: Path, tenant: TenantBackup, tree: SignedTree) -> None:
+        """So that nothing is ever signed here that does not continue it. Left out where the log ends before it."""
+        if tree.is_reached:
+            make_directory(directory_of(home))
+            replace_file(directory_of(home) / CHECKPOINT, tenant.checkpoint.encode())
+        elif tenant.checkpoint:
+            self._notes.append(f"{tenant.tenant}: commits were signed that are not restored; readers will see that")
 
-def _require_chained(tenant: TenantBackup, part: LogPart, before: Head) -> None:
-    if part.start != before.end or part.first <= before.lamport:
-        raise Corrupt(
-            f"{tenant.tenant}: the parts of its log do not follow on each other at position {before.lamport}",
-            code="MANIFEST_REFUSED",
-            hint="nothing was restored; take another backup: 'tallystick backup list'",
-        )
+
+def damaged(tenant: TenantBackup, problem: str) -> Corrupt:
+    return Corrupt(
+        f"{tenant.tenant}: {problem}",
+        code="BACKUP_DAMAGED",
+        hint="nothing was restored; take another backup: 'tallystick backup list'",
+    )
 
 
 class _Segments:

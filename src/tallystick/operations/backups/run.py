@@ -29,7 +29,8 @@ from tallystick.log.replica import Replica, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.backups.capture import Told, capture_tenant
-from tallystick.operations.backups.encryption import load_backup_keys
+from tallystick.operations.backups.contents import require_contained
+from tallystick.operations.backups.encryption import load_backup_keys, not_encrypted
 from tallystick.operations.backups.manifest import FORMAT, Manifest, RedactionNote, TenantBackup
 from tallystick.operations.backups.object_store import address_of, local_directory, open_object_store
 from tallystick.operations.backups.repository import Repository
@@ -164,12 +165,14 @@ class _Run:
         """The newest, if it is one of ours to go on from."""
         try:
             found = self._repository.newest([key.verifier for key in self._signers])
+            if found is not None:
+                self._require_usable(found.manifest)
         except Corrupt:
             # Unsigned, of a time before there was a key, or not ours: nothing of it is relied upon.
             self._next = self._repository.numbers()[-1] + 1
             self._repository.go_on_from(None)
             with suppress(Corrupt):
-                self._require_same(self._repository.read(self._next - 1).manifest)
+                self._require_same(self._repository.read(self._next - 1, is_believed=False).manifest)
             return None
         self._next = found.manifest.number + 1 if found else 1
         self._repository.go_on_from(found.manifest if found else None)
@@ -177,6 +180,12 @@ class _Run:
             self._require_same(found.manifest)
             return found.manifest
         return None
+
+    def _require_usable(self, manifest: Manifest) -> None:
+        """Raises Corrupt for names of others, and for pieces of a time before there was a key."""
+        require_contained(manifest)
+        if self._repository.keys.newest and any(piece.key is None for piece in manifest.pieces()):
+            raise not_encrypted(f"a piece of backup {manifest.number}")
 
     def _require_same(self, manifest: Manifest) -> None:
         """Of the tenants that both have, one must have begun with the same commit."""
@@ -223,12 +232,16 @@ class _Run:
 
     def _tenant(self, name: str, before: TenantBackup | None, told: Told) -> TenantBackup | None:
         """One that is damaged keeps what was backed up of it, and does not hold up the others."""
+        passed_over: list[str] = []
         try:
-            found = capture_tenant(self._of(name), before, self._repository.put_piece, told, self._repository.lost)
+            found = capture_tenant(
+                self._of(name), before, self._repository.put_piece, told, self._repository.lost, passed_over.append
+            )
         except Corrupt as error:
             self._problems.append(f"{name}: {error.message}")
             return before
         self._problems += [f"{name}: blob {blob} is missing or damaged" for blob in found.missing]
+        self._problems += [f"{name}: no backup can hold the name of the file {path!a}" for path in passed_over]
         return found
 
     def _vanished(self, base: Manifest | None, names: Sequence[str]) -> list[TenantBackup]:
@@ -321,7 +334,7 @@ class _Run:
     def _read(self, number: int) -> Manifest | None:
         """None for one that cannot be read: it is left alone, and `backup verify` tells of it."""
         try:
-            return self._repository.read(number).manifest
+            return self._repository.read(number, is_believed=False).manifest
         except (Corrupt, NotFound, InvalidArgument):
             return None
 

@@ -3,6 +3,7 @@
 #   reader   reads and searches
 #   writer   also writes, and deletes what it owns
 #   admin    also deletes what others own
+#   auditor  reads and searches, the refused calls of others included
 #
 # Nobody reaches into another tenant. Copy this file to make it yours: keep `decision`, change
 # `policy_version` with every change of meaning, and keep the tests beside it.
@@ -10,14 +11,30 @@ package tallystick.rbac
 
 import rego.v1
 
-policy_version := "rbac@1"
+policy_version := "rbac@2"
 
-decision := {"result": allow, "reason": reason, "policy_version": policy_version}
+decision := {
+	"result": allow,
+	"reason": reason,
+	"policy_version": policy_version,
+	"reads_everything": reads_everything,
+}
 
 permissions := {
 	"reader": {"READ", "SEARCH"},
 	"writer": {"READ", "SEARCH", "WRITE"},
 	"admin": {"READ", "SEARCH", "WRITE", "DELETE"},
+	"auditor": {"READ", "SEARCH"},
+}
+
+# Nothing is withheld from these roles, so their counts and lists are complete. If a rule of yours denies them READ of
+# something, remove them here.
+default reads_everything := false
+
+reads_everything if {
+	same_tenant
+	some role in input.actor_roles
+	role in {"admin", "auditor"}
 }
 
 default allow := false

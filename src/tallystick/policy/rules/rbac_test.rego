@@ -35,7 +35,9 @@ test_writers_write_what_others_own if {
 
 test_writers_delete_what_they_own if {
 	found := rbac.decision with input as about(["writer"], "DELETE", "bob", "acme")
-	found == {"result": true, "reason": "the owner may DELETE", "policy_version": rbac.policy_version}
+	found.result == true
+	found.reason == "the owner may DELETE"
+	found.policy_version == rbac.policy_version
 }
 
 test_writers_do_not_delete_what_others_own if {
@@ -55,10 +57,31 @@ test_admins_delete_what_others_own if {
 }
 
 test_nobody_reaches_into_another_tenant if {
-	every role in ["reader", "writer", "admin"] {
+	every role in ["reader", "writer", "admin", "auditor"] {
 		found := rbac.decision with input as about([role], "READ", "bob", "globex")
 		found.result == false
+		found.reads_everything == false
 		found.reason == "cross-tenant access denied"
+	}
+}
+
+test_admins_and_auditors_read_everything if {
+	every role in ["admin", "auditor"] {
+		every action in ["READ", "SEARCH"] {
+			found := rbac.decision with input as about([role], action, "alice", "acme")
+			found.result == true
+			found.reads_everything == true
+		}
+	}
+	every role in ["reader", "writer"] {
+		found := rbac.decision with input as about([role], "READ", "alice", "acme")
+		found.reads_everything == false
+	}
+}
+
+test_auditors_neither_write_nor_delete if {
+	every action in ["WRITE", "DELETE"] {
+		not rbac.decision.result with input as about(["auditor"], action, "bob", "acme")
 	}
 }
 
@@ -92,6 +115,6 @@ test_owning_something_is_no_role if {
 test_every_decision_names_its_version if {
 	every roles in [[], ["admin"]] {
 		found := rbac.decision with input as asked(roles, "READ")
-		found.policy_version == "rbac@1"
+		found.policy_version == "rbac@2"
 	}
 }

@@ -52,6 +52,7 @@ CREATE TABLE tasks (
 CREATE INDEX idx_tasks_project ON tasks(project_id);
 CREATE INDEX idx_tasks_feature ON tasks(feature_id);
 CREATE INDEX idx_tasks_status ON tasks(status);
+CREATE INDEX idx_tasks_parent ON tasks(parent_id);
 
 CREATE TABLE sections (
   id TEXT PRIMARY KEY,
@@ -82,8 +83,6 @@ BEGIN
     CASE json_type(NEW.attrs, '$.task.rev') WHEN 'integer' THEN json_extract(NEW.attrs, '$.task.rev') ELSE 1 END,
     NEW.created_at, NEW.updated_at
   );
-  -- The root of its work is no task.
-  DELETE FROM tasks WHERE id = json_extract(NEW.attrs, '$.root');
 END;
 
 CREATE TRIGGER project_gone AFTER DELETE ON nodes
@@ -127,48 +126,52 @@ BEGIN
   );
 END;
 
-CREATE TRIGGER task_made AFTER INSERT ON nodes
-WHEN NEW.type = 'work/node' AND json_valid(NEW.attrs)
-  AND COALESCE(json_extract(NEW.attrs, '$.task.kind'), '') != 'feature'
-  AND NOT EXISTS (
-    SELECT 1 FROM nodes AS project
-    WHERE project.id = json_extract(NEW.attrs, '$.project') AND project.type = 'work/project'
-      AND json_valid(project.attrs) AND json_extract(project.attrs, '$.root') = NEW.id
-  )
-BEGIN
-  INSERT INTO tasks VALUES (
-    NEW.id,
-    NULLIF(json_extract(NEW.attrs, '$.project'), 'tasks/loose'),
-    (SELECT id FROM features WHERE id = json_extract(NEW.attrs, '$.parent')),
-    json_extract(NEW.attrs, '$.parent'),
-    CAST(COALESCE(json_extract(NEW.attrs, '$.task.title'), json_extract(NEW.attrs, '$.summary'), '') AS TEXT),
-    CAST(COALESCE(json_extract(NEW.attrs, '$.summary'), '') AS TEXT),
-    json_extract(NEW.attrs, '$.task.description'),
+-- Every node that is a task now, whatever it was before: not a feature, and not the root of a project's work.
+CREATE VIEW task_nodes (
+  id, project_id, feature_id, parent_id, title, summary, description, status, priority, complexity, blocked_reason,
+  tags, version, last_modified_by, created_at, modified_at
+) AS
+  SELECT
+    node.id AS id,
+    NULLIF(json_extract(node.attrs, '$.project'), 'tasks/loose'),
+    (SELECT id FROM features WHERE id = json_extract(node.attrs, '$.parent')),
+    json_extract(node.attrs, '$.parent'),
+    CAST(COALESCE(json_extract(node.attrs, '$.task.title'), json_extract(node.attrs, '$.summary'), '') AS TEXT),
+    CAST(COALESCE(json_extract(node.attrs, '$.summary'), '') AS TEXT),
+    json_extract(node.attrs, '$.task.description'),
     CASE
-      WHEN json_type(NEW.attrs, '$.resolved') = 'true' THEN CASE
-        WHEN json_extract(NEW.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
-          THEN json_extract(NEW.attrs, '$.task.status')
-        WHEN json_extract(NEW.attrs, '$.evidence[#-1].type') = 'dropped' THEN 'WILL_NOT_IMPLEMENT'
+      WHEN json_type(node.attrs, '$.resolved') = 'true' THEN CASE
+        WHEN json_extract(node.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
+          THEN json_extract(node.attrs, '$.task.status')
+        WHEN json_extract(node.attrs, '$.evidence[#-1].type') = 'dropped' THEN 'WILL_NOT_IMPLEMENT'
         ELSE 'CLOSED' END
-      WHEN json_extract(NEW.attrs, '$.task.status') IN ('ACTIVE', 'TO_BE_TESTED', 'READY_TO_PROD')
-        THEN json_extract(NEW.attrs, '$.task.status')
+      WHEN json_extract(node.attrs, '$.task.status') IN ('ACTIVE', 'TO_BE_TESTED', 'READY_TO_PROD')
+        THEN json_extract(node.attrs, '$.task.status')
       ELSE 'NEW'
     END,
     CASE
-      WHEN UPPER(json_extract(NEW.attrs, '$.properties.priority')) IN ('HIGH', 'MEDIUM', 'LOW')
-        THEN UPPER(json_extract(NEW.attrs, '$.properties.priority'))
-      WHEN CAST(json_extract(NEW.attrs, '$.properties.priority') AS REAL) > 0 THEN 'HIGH'
-      WHEN CAST(json_extract(NEW.attrs, '$.properties.priority') AS REAL) < 0 THEN 'LOW'
+      WHEN UPPER(json_extract(node.attrs, '$.properties.priority')) IN ('HIGH', 'MEDIUM', 'LOW')
+        THEN UPPER(json_extract(node.attrs, '$.properties.priority'))
+      WHEN CAST(json_extract(node.attrs, '$.properties.priority') AS REAL) > 0 THEN 'HIGH'
+      WHEN CAST(json_extract(node.attrs, '$.properties.priority') AS REAL) < 0 THEN 'LOW'
       ELSE 'MEDIUM'
     END,
-    CASE WHEN json_type(NEW.attrs, '$.task.complexity') = 'integer'
-      THEN json_extract(NEW.attrs, '$.task.complexity') ELSE 5 END,
-    json_extract(NEW.attrs, '$.task.blockedReason'),
-    CASE json_type(NEW.attrs, '$.task.tags') WHEN 'array'
-      THEN json_extract(NEW.attrs, '$.task.tags') ELSE '[]' END,
-    CASE json_type(NEW.attrs, '$.rev') WHEN 'integer' THEN json_extract(NEW.attrs, '$.rev') ELSE 1 END,
-    NEW.updated_by, NEW.created_at, NEW.updated_at
-  );
+    CASE WHEN json_type(node.attrs, '$.task.complexity') = 'integer'
+      THEN json_extract(node.attrs, '$.task.complexity') ELSE 5 END,
+    json_extract(node.attrs, '$.task.blockedReason'),
+    CASE json_type(node.attrs, '$.task.tags') WHEN 'array'
+      THEN json_extract(node.attrs, '$.task.tags') ELSE '[]' END,
+    CASE json_type(node.attrs, '$.rev') WHEN 'integer' THEN json_extract(node.attrs, '$.rev') ELSE 1 END,
+    node.updated_by, node.created_at, node.updated_at
+  FROM nodes AS node
+  WHERE node.type = 'work/node' AND json_valid(node.attrs)
+    AND COALESCE(json_extract(node.attrs, '$.task.kind'), '') != 'feature'
+    AND NOT EXISTS (SELECT 1 FROM work_projects WHERE work_projects.root = node.id);
+
+CREATE TRIGGER task_made AFTER INSERT ON nodes
+WHEN NEW.type = 'work/node'
+BEGIN
+  INSERT INTO tasks SELECT * FROM task_nodes WHERE id = NEW.id;
 END;
 
 CREATE TRIGGER task_gone AFTER DELETE ON nodes
@@ -176,6 +179,17 @@ WHEN OLD.type = 'work/node'
 BEGIN
   DELETE FROM features WHERE id = OLD.id;
   DELETE FROM tasks WHERE id = OLD.id;
+END;
+
+-- What a task is told by may change after it: a redaction leaves neither a feature nor a root.
+CREATE TRIGGER feature_of_tasks AFTER INSERT ON features
+BEGIN
+  UPDATE tasks SET feature_id = NEW.id WHERE parent_id = NEW.id;
+END;
+
+CREATE TRIGGER feature_of_no_task AFTER DELETE ON features
+BEGIN
+  UPDATE tasks SET feature_id = NULL WHERE parent_id = OLD.id;
 END;
 
 CREATE TRIGGER section_made AFTER INSERT ON nodes

@@ -11,9 +11,10 @@ CREATE TABLE work_projects (
   updated_at TEXT NOT NULL
 );
 CREATE INDEX work_projects_name ON work_projects (name);
+CREATE INDEX work_projects_root ON work_projects (root);
 
--- dropped is 1 for what was given up, not done. state is JSON; priority is there when it is a number; claims are as they
--- were made, stale ones included.
+-- dropped is 1 for what was given up, not done; held is 1 for what is blocked by something that is not a node. state is
+-- JSON; priority is there when it is a number; claims are as they were made, stale ones included.
 CREATE TABLE work_nodes (
   id TEXT PRIMARY KEY,
   project TEXT,
@@ -21,6 +22,7 @@ CREATE TABLE work_nodes (
   summary TEXT NOT NULL,
   resolved INTEGER NOT NULL,
   dropped INTEGER NOT NULL,
+  held INTEGER NOT NULL,
   state TEXT,
   priority REAL,
   claimed_by TEXT,
@@ -76,6 +78,17 @@ BEGIN
   DELETE FROM work_projects WHERE id = OLD.id;
 END;
 
+-- The root of a project's work is not a task.
+CREATE TRIGGER root_is_not_a_task AFTER INSERT ON work_projects
+BEGIN
+  DELETE FROM tasks WHERE id = NEW.root;
+END;
+
+CREATE TRIGGER root_is_a_task AFTER DELETE ON work_projects
+BEGIN
+  INSERT OR IGNORE INTO tasks SELECT * FROM task_nodes WHERE id = OLD.root;
+END;
+
 CREATE TRIGGER work_node_made AFTER INSERT ON nodes
 WHEN NEW.type = 'work/node' AND json_valid(NEW.attrs)
 BEGIN
@@ -89,6 +102,8 @@ BEGIN
       WHEN json_extract(NEW.attrs, '$.task.status') IN ('CLOSED', 'WILL_NOT_IMPLEMENT')
         THEN json_extract(NEW.attrs, '$.task.status') = 'WILL_NOT_IMPLEMENT'
       ELSE json_extract(NEW.attrs, '$.evidence[#-1].type') = 'dropped' END, 0),
+    COALESCE(json_type(NEW.attrs, '$.task.noOp') = 'true', 0)
+      OR COALESCE(json_extract(NEW.attrs, '$.task.status') = 'BLOCKED', 0),
     CASE
       WHEN json_type(NEW.attrs, '$.state') IN ('true', 'false') THEN json_type(NEW.attrs, '$.state')
       WHEN json_type(NEW.attrs, '$.state') != 'null' THEN json_quote(json_extract(NEW.attrs, '$.state'))

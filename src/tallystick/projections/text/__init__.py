@@ -22,7 +22,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from tallystick.errors import TallystickError
+from tallystick.errors import StorageRefused, TallystickError
+from tallystick.log import Head
 from tallystick.projections.database import Damaged
 from tallystick.projections.text.lookup import ContentHit, ContentMatches, Hit, Kind, Lookup, TextHits
 from tallystick.projections.text.postings import RecentWords
@@ -54,12 +55,15 @@ class TextIndex:
         catch_up: Callable[[], object],
         *,
         catch_up_within: Callable[[float], bool] | None = None,
+        head: Callable[[], Head] | None = None,
         used: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`used` is entered for as long as somebody searches: it must not be closed then."""
+        """`head` returns the head of the log. `used` is entered for as long as somebody searches: it must not be
+        closed then."""
         self._projection = projection
         self._catch_up = catch_up
         self._catch_up_within = catch_up_within
+        self._head = head
         self._used = used
         self._threads = ThreadPoolExecutor(_WORKERS, thread_name_prefix="text")
         self._own = threading.local()
@@ -155,7 +159,7 @@ class TextIndex:
         look = self._lookup()
         for _ in range(_ATTEMPTS):
             try:
-                is_current = self._reach_head(seconds)
+                is_current = self._reach_head(look, seconds)
                 reached = self._projection.reached
                 look.begin()
                 found = question(look, is_current)
@@ -170,11 +174,28 @@ class TextIndex:
                 return found
         raise TallystickError("the text index is being rewritten", code="PROJECTION_BUSY", hint="try again")
 
-    def _reach_head(self, seconds: float | None) -> bool:
-        if seconds is not None and self._catch_up_within is not None:
-            return self._catch_up_within(seconds)
-        self._catch_up()
+    def _reach_head(self, look: Lookup, seconds: float | None) -> bool:
+        try:
+            if seconds is not None and self._catch_up_within is not None:
+                return self._catch_up_within(seconds)
+            self._catch_up()
+        except StorageRefused as refusal:
+            if refusal.code != StorageRefused.code:
+                raise
+            return self._is_current(look, refusal, is_late_allowed=seconds is not None)
         return True
+
+    def _is_current(self, look: Lookup, refusal: StorageRefused, *, is_late_allowed: bool) -> bool:
+        """Of an index that cannot be written: whether it has everything. Raises the refusal if it cannot be read."""
+        try:
+            position = look.position()
+        except TallystickError:
+            raise refusal from None
+        if self._head is not None and position == self._head().lamport:
+            return True
+        if not is_late_allowed:
+            raise refusal
+        return False
 
     def _lookup(self) -> Lookup:
         """This thread's own."""

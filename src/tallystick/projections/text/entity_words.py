@@ -11,7 +11,7 @@ import msgspec
 
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.reserved_attributes import said
-from tallystick.projections.text.words import words_of
+from tallystick.projections.text.words import words_in, words_of
 
 NAME_WORDS_MAX = 4
 _NAME_KEYS = """
@@ -42,7 +42,7 @@ class Entity(msgspec.Struct, frozen=True):
 
 def words_of_entity(entity: Entity) -> list[str]:
     """But for its content."""
-    return words_of("\n".join([_spoken(entity.id), entity.type, *values(said(entity.attrs))]).casefold())
+    return words_in("\n".join([_spoken(entity.id), entity.type, *values(said(entity.attrs))]))
 
 
 def _spoken(entity_id: str) -> str:

@@ -20,7 +20,7 @@ from tallystick.projections.text.ranking import Collected, Filter, Ranking, aske
 from tallystick.projections.text.slots import SlotTable
 from tallystick.projections.text.snippets import snippet
 from tallystick.projections.text.substring_index import Mapped, folded
-from tallystick.projections.text.words import fragment, stem, words_of
+from tallystick.projections.text.words import fragment, stem, words_in
 
 Kind = Literal["node", "edge"]
 
@@ -78,6 +78,11 @@ class Lookup:
     def begin(self) -> None:
         """Before each question."""
         self._position = None
+
+    def position(self) -> int:
+        """The position of the index as it is stored. Raises Damaged, StorageRefused."""
+        with self._reader.snapshot() as db:
+            return read_place(db).position
 
     def was_behind(self, position: int) -> bool:
         """Whether the index that the question looked at, if at any, did not go up to there."""
@@ -173,7 +178,7 @@ class Lookup:
 
     def similar(self, texts: Sequence[str], node_type: str, besides: str, limit: int, deadline: float) -> list[str]:
         """Nobody waits for it after the deadline: what was found by then."""
-        sought = {stem(word) for text in (node_type, *texts) for word in words_of(text.casefold())}
+        sought = {stem(word) for text in (node_type, *texts) for word in words_in(text)}
         with self._reader.snapshot() as db:
             ranking = self._ranking(db, self._place(db))
             found = []
@@ -183,7 +188,7 @@ class Lookup:
                 # Of one with a content, only the other words stand there.
                 row = db.execute("SELECT id, words FROM entities WHERE slot = ? AND file IS NULL", (slot,)).fetchone()
                 if row is not None and row[0] != besides:
-                    of_id = {stem(word) for word in words_of(row[0].casefold())}
+                    of_id = {stem(word) for word in words_in(row[0])}
                     said = _stems(db, row[1]) - (of_id - sought)
                     share = len(said & sought) / max(len(said | sought), 1)
                     if share >= SIMILAR:
@@ -204,7 +209,7 @@ class Lookup:
         if row is None:
             return
         text = self._projection.content(row[1])
-        if {stem(word) for word in words} & {stem(word) for word in words_of(text.casefold())}:
+        if {stem(word) for word in words} & {stem(word) for word in words_in(text)}:
             yield ContentHit(row[0], float(f"{score:.4g}"), snippet(text, words))
 
     def _substring(

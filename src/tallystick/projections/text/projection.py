@@ -51,7 +51,7 @@ from tallystick.projections.text.substring_index import (
     folded_pieces,
     path_of,
 )
-from tallystick.projections.text.words import words_of
+from tallystick.projections.text.words import name_parts, words_of
 
 DATABASE = "text.db"
 POSITION = "SELECT head FROM place WHERE head != ''"
@@ -64,7 +64,7 @@ MERGED_AT = 4_096
 _MERGED_IN_BULK = 4 * MERGED_AT
 """While it follows a long log, and nobody can search: merging many at once costs less."""
 
-_VERSION = 4
+_VERSION = 5
 _SPARE_BYTES = 8 << 20
 """Wiped or late texts of at least so much before moving to new files is worth it."""
 _SCRUB_AGAIN_SECONDS = 5.0
@@ -320,25 +320,29 @@ class TextProjection:
 
     def _write(self, change: _Change, row: _Row, entity: Entity) -> None:
         pieces: list[bytes] = []
-        unread = None
+        text, unread = b"", None
         try:
-            pieces = list(folded_pieces(self._text(entity.content)))
+            text = self._text(entity.content)
+            pieces = list(folded_pieces(text))
             place = self._placed(change, row, entity, pieces)
         except (TallystickError, UnicodeDecodeError) as error:
             logger.warning("the content of '%s' cannot be searched: %s", entity.id, error)
             place, unread = None, 1
             _let_go(change, row)
-        words = self._change_words(change, row, entity, b"".join(pieces), place)
+        words = self._change_words(change, row, entity, b"".join(pieces), _parts_of_names(text), place)
         where = (place.file, place.start, place.bytes, place.crc) if place else (None,) * 4
         type_number, digest = change.type_number(entity.type), _digest(entity.content)
         change.rows.append(
             (row.slot, entity.id, entity.is_edge, type_number, entity.offset, words, digest, *where, unread)
         )
 
-    def _change_words(self, change: _Change, row: _Row, entity: Entity, content: bytes, place: Place | None) -> bytes:
-        """To those of an entity whose folded content stands there. Returns those to be kept with it."""
+    def _change_words(
+        self, change: _Change, row: _Row, entity: Entity, content: bytes, parts: list[str], place: Place | None
+    ) -> bytes:
+        """To those of an entity whose folded content stands there. Returns those to be kept with it: also the parts
+        of names, since a folded content does not show where they begin."""
         at = change.at
-        said, in_content = words_of_entity(entity), ranked_words(content)
+        said, in_content = words_of_entity(entity) + parts, ranked_words(content)
         counts = Counter(said)
         for mark in marks_of(entity):
             counts[mark] = 1
@@ -597,6 +601,11 @@ def _find(db: Connection, key: Key) -> _Row | None:
 def ranked_words(folded: bytes) -> list[str]:
     """Of a folded content."""
     return words_of(folded[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX])
+
+
+def _parts_of_names(content: bytes) -> list[str]:
+    """Of a content as it is written, as far as it is ranked."""
+    return name_parts(content[: 4 * RANKED_CHARACTERS_MAX].decode("utf-8", "ignore")[:RANKED_CHARACTERS_MAX])
 
 
 def _let_go(change: _Change, row: _Row) -> None:

@@ -21,7 +21,7 @@ from tallystick.projections.database import Connection
 from tallystick.projections.text.entity_words import IS_EDGE, NAME_WORDS_MAX, name_mark, type_mark
 from tallystick.projections.text.postings import LEVELS, Recent, slots_with, terms_of_stem
 from tallystick.projections.text.slots import length_of, neighbours
-from tallystick.projections.text.words import STOP_WORDS, stem, words_of
+from tallystick.projections.text.words import STOP_WORDS, stem, words_in, words_of
 
 WORDS_MAX = 32
 CANDIDATES_MAX = 4_000
@@ -61,7 +61,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 def asked_words(query: str) -> list[str]:
     """Those that say what it is about, each once; all of them where none does."""
-    words = list(dict.fromkeys(words_of(query.casefold())))
+    words = list(dict.fromkeys(words_in(query)))
     return ([word for word in words if word not in STOP_WORDS] or words)[:WORDS_MAX]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tallystick.projections.text.words import RUN, words_in
+
 _PARTIAL_HEAD = re.compile(r"^\S{0,39}\s")
 _PARTIAL_TAIL = re.compile(r"\s\S{0,39}$")
 SNIPPET_CHARACTERS = 200
@@ -31,10 +33,21 @@ def _shown_with(place: int, places: Sequence[int], characters: int) -> int:
 def _place_of(word: str, text: str) -> int | None:
     """Where it or another form of it begins: one that shares at least its first half."""
     for length in (len(word), len(word) * 3 // 4, len(word) // 2):
+        if length < len(word) and (place := _place_of_folded(word, text)) is not None:
+            return place
         found = re.search(rf"\b{re.escape(word[: max(1, length)])}", text, re.IGNORECASE)
         if found:
             return found.start()
-    return None
+    return _place_of_folded(word, text)
+
+
+def _place_of_folded(word: str, text: str) -> int | None:
+    """Of a word that stands there with accents, or within a name."""
+    within = re.search(re.escape(word), text, re.IGNORECASE)
+    if within:
+        return within.start()
+    runs = () if text.isascii() else RUN.finditer(text)
+    return next((run.start() for run in runs if word in words_in(run[0])), None)
 
 
 def _cut(text: str, start: int, characters: int) -> str:

@@ -1,6 +1,7 @@
-"""The words of a text, and what makes two of them one: case, endings, irregular forms.
+"""The words of a text, and what makes two of them one: case, accents, endings, irregular forms.
 
-Words are runs of letters and digits of the casefolded text. Scripts that do not put spaces between words give
+Words are runs of letters and digits of the folded text: without case, accents and compatibility forms. A name that is
+written in camel case is a word, and so is each of its parts. Scripts that do not put spaces between words give
 pairs of neighbouring characters instead. What the index keeps are the words as they stand; `stem` says which
 of them a question means too.
 """
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from typing import Any
+from unicodedata import combining, normalize
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]  # compiled, without stubs
 
@@ -38,10 +40,49 @@ def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(f"[{_UNSPACED}]"), re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 
 
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_STROKED = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe"})
+"""Letters that have no decomposition."""
+
+
+def folded_letters(text: str) -> str:
+    """The text without accents and compatibility forms; its case stays. Scripts without accents stay as they are."""
+    if text.isascii():
+        return text
+    return normalize("NFC", _ACCENTS.sub("", normalize("NFKD", text))).translate(_STROKED)
+
+
+_BOUNDARY = re.compile("[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_NAME = re.compile("[A-Za-z0-9]+")
+_CAMEL_PART = re.compile("[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*|[0-9]+")
+_CAMEL_PARTS_MAX = 8
+"""A run with more is a key, not a name."""
+
+
+def name_parts(text: str) -> list[str]:
+    """The parts of names in camel case, folded: `HTTPServer` has http and server, `v2Api` has v2 and api."""
+    found: list[str] = []
+    letters = folded_letters(text)
+    # Most texts have no such name, and looking for a boundary costs little.
+    runs = _NAME.findall(letters) if _BOUNDARY.search(letters) else []
+    for name in [run for run in runs if not run.islower()]:
+        if len(name) > WORD_CHARACTERS_MAX or not _BOUNDARY.search(name):
+            continue
+        parts = _CAMEL_PART.findall(name)
+        if len(parts) <= _CAMEL_PARTS_MAX:
+            found += [part.lower() for part in parts if len(part) > 1]
+    return found
+
+
+def words_in(text: str) -> list[str]:
+    """Of a text as it is written, with the parts of its names."""
+    return words_of(text.casefold()) + name_parts(text)
+
+
 def words_of(folded: str) -> list[str]:
     """Of a casefolded text, in its order."""
     if not folded.isascii():
-        return list(_parts(RUN.findall(folded)))
+        return list(_parts(RUN.findall(folded_letters(folded).casefold())))
     runs = folded.translate(_ASCII_SPACED).split()
     return runs if max(map(len, runs), default=0) <= WORD_CHARACTERS_MAX else list(_parts(runs))
 
@@ -67,11 +108,20 @@ def _overlapping(part: str) -> Iterable[str]:
 def fragment(text: str) -> str | None:
     """Something that stands within one word of every text that holds this one; None where there is nothing such."""
     character, part_of_run = _unspaced()
-    parts = [part for run in RUN.findall(text.casefold()) for part in part_of_run.findall(run)]
+    if any(_joins(each) for each in text):
+        return None
+    folded = folded_letters(text.casefold()).casefold()
+    parts = [part for run in RUN.findall(folded) for part in part_of_run.findall(run)]
     if not parts:
         return None
     longest: str = max(parts, key=len)
     return longest[:2] if character.match(longest) else longest[:PART_CHARACTERS]
+
+
+def _joins(character: str) -> bool:
+    """Whether folding may make one character of it and of what stands before it."""
+    is_accent = "\u0300" <= character <= "\u036f"
+    return (combining(character) != 0 and not is_accent) or "\u1100" <= character <= "\u11ff"
 
 
 def pairs(run: str) -> list[str]:

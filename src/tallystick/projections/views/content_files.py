@@ -91,6 +91,7 @@ class ContentFiles:
             if there == row.digest:
                 self._drop(unfinished)
                 self._table.set_left(row.path, found.st_size, found.st_mtime_ns)
+                self._finish_erasure(row)
                 return
             if not self._is_ours(row, found, there):
                 if row.origin == "edit":
@@ -102,8 +103,7 @@ class ContentFiles:
         # Clocks of file systems tick slowly: an edit in the same tick has another time only if we take ours back.
         self._files.set_time(row.parts, left.st_mtime_ns - _TICK_NS)
         self._table.set_left(row.path, left.st_size, left.st_mtime_ns - _TICK_NS)
-        if row.origin == "erased":
-            self._erase_beside(row)
+        self._finish_erasure(row)
 
     def _put(self, row: FileRow, unfinished: Parts, *, sync: bool) -> os.stat_result:
         with suppress(NotFound):
@@ -171,6 +171,10 @@ class ContentFiles:
             self._table.set_due(row.path, "write")
             return None
         if not self._judge(row, found):
+            return None
+        if row.digest == MASKED:
+            # A redacted content takes no edits: the words are kept beside it.
+            self._table.set_due(row.path, "write")
             return None
         try:
             text = self._edited_text(row)
@@ -254,6 +258,12 @@ class ContentFiles:
                 self._files.rename(row.parts, kept, overwrite=True)
                 logger.warning("%s is not what the log says: what was there is kept as %s", row.path, kept[-1])
                 return
+
+    def _finish_erasure(self, row: FileRow) -> None:
+        """What is written into the file from now on was written after the redaction, and is a person's own."""
+        if row.origin == "erased":
+            self._erase_beside(row)
+            self._table.set_erased(row.path)
 
     def _erase_beside(self, row: FileRow) -> None:
         """Edits that were kept beside may hold what has to be forgotten."""

@@ -267,6 +267,10 @@ class ViewsDb:
             "UPDATE file SET due = '', problem = NULL, size = ?, mtime_ns = ? WHERE path = ?", (size, mtime_ns, path)
         )
 
+    def set_erased(self, path: str) -> None:
+        """Nothing is left in it of what was redacted."""
+        self._run("UPDATE file SET origin = '' WHERE path = ?", (path,))
+
     def set_problem(self, path: str, problem: str | None) -> None:
         self._run("UPDATE file SET problem = ? WHERE path = ?", (problem, path))
 

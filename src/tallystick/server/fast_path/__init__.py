@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from tallystick.errors import InvalidArgument, LogError, TallystickError
+from tallystick.errors import InvalidArgument, LogError, TallystickError, exhaustion
 from tallystick.server import BEHIND_KEY, Offer
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, broken
 from tallystick.server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, invalid_params
@@ -139,6 +139,7 @@ def rpc_error(offer: Offer, entry: OfferedTool, outcome: Outcome, *, faults_in_r
 
 def fault_of(error: Exception, method: str) -> RpcError:
     """For both paths: an error of what is no tool. A bug of ours is known outside by its id alone."""
+    error = exhaustion(error) or error
     match error:
         case InvalidArgument():
             return RpcError(INVALID_PARAMS, invalid_params(error.problems), {"validation_errors": error.problems})

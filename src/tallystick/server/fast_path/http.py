@@ -141,6 +141,11 @@ class RunningRequests:
         if running is not None:
             running.end((200, orjson.dumps(error_reply(running.id, REQUEST_CANCELLED, "Request cancelled")), ()))
 
+    @property
+    def sessions(self) -> list[str]:
+        """Those with requests that wait."""
+        return list(self._sessions)
+
     def end(self, session: str) -> None:
         words = "Session terminated before the request completed"
         for running in self._sessions.get(session, {}).values():

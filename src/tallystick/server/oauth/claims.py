@@ -12,6 +12,7 @@ import msgspec
 from tallystick.config import DEFAULT_TENANT, TENANT_PATTERN
 from tallystick.errors import Denied
 from tallystick.policy import Principal
+from tallystick.policy.visible_names import is_visible
 from tallystick.server.oauth import Identity
 
 Claims = Mapping[str, Any]
@@ -94,6 +95,8 @@ def _actor(claims: Claims) -> str:
     actor = claims.get("sub")
     if not isinstance(actor, str) or not 0 < len(actor) <= ACTOR_LENGTH_MAX or not actor.isprintable():
         raise _malformed("sub")
+    if not is_visible(actor):
+        raise Denied("Access token names nobody: its sub claim is blank", code="INVALID_TOKEN")
     return actor
 
 

@@ -31,7 +31,8 @@ from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 ACTIONS = tuple(Action)
 OUTCOMES = ("allowed", "denied")
-EXPORTED_MAX = 10_000
+EXPORTED_MAX = 1_000_000
+EXPORT_SECONDS = 60.0
 _SEQ_MAX = 1 << 53
 
 
@@ -93,7 +94,7 @@ async def audit(visit: Visit) -> AuditView | Download:
     if export is not None:
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
-        found = await list_decisions(store, principal, index, wanted, EXPORTED_MAX)
+        found = await list_decisions(store, principal, index, wanted, EXPORTED_MAX, EXPORT_SECONDS)
         visit.note_export()
         return _EXPORTS[export](found)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
@@ -102,7 +103,7 @@ async def audit(visit: Visit) -> AuditView | Download:
     return AuditView(
         filter=asked,
         decisions=found,
-        tally=await tally_decisions(store, principal, index, wanted, found, wall_clock()),
+        tally=await tally_decisions(index, wanted, found, wall_clock()),
         may_recall=(await visit.may(RECALLING))[0],
         denials=await count_denials(store, principal, index, wall_clock()),
         explained=explained,

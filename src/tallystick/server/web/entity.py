@@ -23,8 +23,6 @@ from tallystick.server.web.timeline import LENGTH, Tick, Timeline, chosen, ticks
 from tallystick.server.web.visit import Document, Download, Redirect, Visit
 from tallystick.state import work
 
-PAGES_MAX = 20
-"""Of a thousand commits each, in an export."""
 _SKIP_MAX = 10_000_000
 _NUMBER_MAX = 1 << 53
 _TIME_MAX = 253_402_300_799_000
@@ -200,7 +198,7 @@ def _relations(neighbours: list[Neighbour]) -> list[Relation]:
 
 def _proof(visit: Visit, step: HistoryStep) -> str | None:
     home = visit.context.home_of(visit.principal.tenant)
-    return f"/v1/proof/entry/{step.commit_id}" if (directory_of(home) / CHECKPOINT).exists() else None
+    return f"/proof/{step.commit_id}" if (directory_of(home) / CHECKPOINT).exists() else None
 
 
 # -- exports
@@ -244,7 +242,7 @@ _EXPORTS: dict[str, Callable[[Visit, str], Awaitable[Download | Document]]] = {
 async def _pages(visit: Visit, entity_id: str, form: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     offset: int | None = 0
-    while offset is not None and len(found) < PAGES_MAX:
+    while offset is not None:
         page = await visit.ask("memory.lineage", entity_id=entity_id, format=form, limit=1000, offset=offset)
         found.append(page)
         offset = page["pagination"]["next_offset"]

@@ -38,6 +38,8 @@ WAITING_MAX = 64
 """Of one stream: what was not sent yet, and what it missed before it began."""
 HEARTBEAT_SECONDS = 15.0
 """So that both sides notice when the other is gone."""
+LOOK_SECONDS = 1.0
+"""Between two looks whether the visitor logged out through another process."""
 STREAM_SECONDS = 600.0
 _POSITION_MAX = 10**18
 _RETRY = b"retry: 5000\n\n"
@@ -240,13 +242,16 @@ class Stream:
         self._is_over = True
         self._wake.set()
 
-    async def take(self) -> bytes | None:
-        """All that waits; a heartbeat where nothing came for long; None at the end."""
-        if not self._wake.is_set():
+    async def take(self, has_ended: Callable[[], bool] = lambda: False) -> bytes | None:
+        """All that waits; a heartbeat where nothing came for long; None at the end, which `has_ended` may bring."""
+        looks = max(1, round(HEARTBEAT_SECONDS / LOOK_SECONDS))
+        for _ in range(looks):
+            if self._wake.is_set() or has_ended():
+                break
             with suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                async with asyncio.timeout(HEARTBEAT_SECONDS / looks):
                     await self._wake.wait()
-        if self._is_over:
+        if self._is_over or has_ended():
             return None
         self._wake.clear()
         said = _MISSED if self._left_out else b""
@@ -258,7 +263,8 @@ class Stream:
 
 class EventStream(Response):
     def __init__(self, stream: Stream, leave: Callable[[], None], has_ended: Callable[[], bool]) -> None:
-        """`has_ended` says whether its visitor logged out, by any process: it is asked now and then."""
+        """`has_ended` returns whether its visitor logged out, by any process: it is called before each event, and every
+        second."""
         super().__init__()
         self._stream = stream
         self._leave = leave
@@ -273,9 +279,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": _RETRY, "more_body": True})
             with suppress(TimeoutError):
                 async with asyncio.timeout(STREAM_SECONDS):
-                    while (data := await self._stream.take()) is not None:
-                        if data is _HEARTBEAT and self._has_ended():
-                            break
+                    while (data := await self._stream.take(self._has_ended)) is not None:
                         await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

@@ -84,21 +84,23 @@ async def act_on_governance(visit: Visit, form: Mapping[str, str]) -> Governance
             return msgspec.structs.replace(view, found=found[0])
         case "forget":
             visit.check_may_act()
-            return await _forgotten(view, operations, subject, whole_words, form)
+            return await _forgotten(visit, view, subject, whole_words, form)
         case _:
             raise InvalidArgument("'act' must be find or forget")
 
 
 async def _forgotten(
-    view: GovernanceView, operations: OperationContext, subject: Subject, whole_words: bool, form: Mapping[str, str]
+    visit: Visit, view: GovernanceView, subject: Subject, whole_words: bool, form: Mapping[str, str]
 ) -> GovernanceView:
+    operations = visit.context.operations(visit.principal)
     reason, reference = confirmed_reason(form), form.get("reference", "").strip()[:REASON_CHARACTERS_MAX] or None
     erasure.check_request(subject, (), f"{reason} {reference or ''}")
     found, plans = await _found(operations, subject, whole_words)
     if found.digest != form.get("digest"):
         return msgspec.structs.replace(view, found=msgspec.structs.replace(found, is_changed=True))
     report = await erasure.forget([(operations, plans)], subject, reason=reason, reference=reference)
-    return msgspec.structs.replace(view, report=report)
+    # Counted again: the redactions were made after the first view.
+    return msgspec.structs.replace(await governance(visit), report=report)
 
 
 def _subject(form: Mapping[str, str]) -> tuple[Subject, bool]:

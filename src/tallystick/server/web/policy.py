@@ -15,12 +15,9 @@ from tallystick.operations.policy_trial import (
     list_versions,
     simulate,
 )
-from tallystick.policy import Action
 from tallystick.policy.bundle import Bundle, Module, find_bundle
 from tallystick.policy.policy_tests import Examined
 from tallystick.server.web.visit import Visit
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 
 NOT_SHOWN = "they are shown to those from whom nothing is withheld"
 
@@ -79,8 +76,9 @@ async def _simulated(visit: Visit, candidate: str) -> Simulation:
 
 
 async def shows_rules(visit: Visit) -> bool:
-    """Rules may name people. Who logs in is shown them only if nothing is withheld from them."""
-    return not (visit.session and await _is_narrowed(visit))
+    """Rules may name people. Callers with an identity, by a login or by a token, are shown them only if nothing is
+    withheld from them."""
+    return visit.principal.trusted or not await visit.context.offer.store.withholds(visit.principal)
 
 
 async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
@@ -93,10 +91,3 @@ async def _in_force(visit: Visit) -> tuple[Bundle | None, str | None]:
         return await asyncio.to_thread(find_bundle, source), None
     except TallystickError as error:
         return None, f"its files cannot be read any more ({error.code}): what was read before stays in force"
-
-
-async def _is_narrowed(visit: Visit) -> bool:
-    def look(state: State, read_filter: ReadFilter) -> bool:
-        return read_filter.narrows
-
-    return await visit.context.offer.store.read(visit.principal, Action.SEARCH, look)

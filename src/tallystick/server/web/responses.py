@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
@@ -14,7 +15,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tallystick.clock import wall_clock
-from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError
+from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError, exhaustion
+from tallystick.operations.proofs import prove_commit
 from tallystick.server.answers import retry_after, status_of
 from tallystick.server.dispatch import broken
 from tallystick.server.guards import BODY_KEY
@@ -30,6 +32,7 @@ from tallystick.server.web.registry import NAVIGATION, PAGES, Act, Page, Section
 from tallystick.server.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.server.web.static_files import static_route
 from tallystick.server.web.visit import NOT_ALLOWED, Bug, Document, Download, Redirect, Visit, begin
+from tallystick.turns import Work
 
 if TYPE_CHECKING:
     from tallystick.server.web.login import Login, WebSession
@@ -65,6 +68,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     json: str
     """The same as JSON."""
     path: str
+    withholds: bool
+    """Whether the policy may withhold something from the visitor."""
     actor_kinds: ActorKinds
     navigation: tuple[Section, ...] = NAVIGATION
 
@@ -90,11 +95,12 @@ class WebPages:
         """With a `login`, visitors are those who went through it."""
         self._context = context
         self.login = login
-        self._tokens = PageTokens()
+        self._tokens = PageTokens(context.offer.sessions.signing_key)
         self.events = Events(context.offer.store, context.actor_kinds, streams_max=context.streams_max)
         self.routes: list[BaseRoute] = [
             *(route for page in PAGES for route in self._routes_of(page)),
             *(route for page in PAGES if page.act is not None for route in self._form_routes(page, page.act)),
+            Route("/proof/{named:path}", self._prove, methods=["GET"]),
             Route("/theme", self._choose_theme, methods=["POST"]),
             Route(EVENTS_PATH, self._listen, methods=["GET"]),
             static_route(),
@@ -165,7 +171,10 @@ class WebPages:
     async def _answered(self, request: Request, answer: Callable[[Visit], Awaitable[Response]]) -> Response:
         try:
             check_origin(request)
-            return await answer(begin(self._context, request))
+            with Work() as work:
+                visit = begin(self._context, request)
+                work.tenant = visit.principal.tenant
+                return await answer(visit)
         except (NotFound, Denied) as error:
             if error.code in _TOLD:
                 return self._trouble(request, status_of(error), _trouble_of(error))
@@ -177,7 +186,10 @@ class WebPages:
             return response
         except Bug as bug:
             return self._trouble(request, 500, _bug(bug.error_id))
-        except Exception:
+        except Exception as error:
+            exhausted = exhaustion(error)
+            if exhausted is not None:
+                return self._trouble(request, 503, _trouble_of(exhausted))
             return self._trouble(request, 500, _bug(broken(request.url.path).error_id))
 
     def _trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
@@ -209,8 +221,21 @@ class WebPages:
             back_to_now=f"{path}?{urlencode(timeless)}" if timeless else path,
             json=_json_address(path, query),
             path=request.url.path,
+            withholds=await visit.is_withheld_from(),
             actor_kinds=actor_kinds,
         )
+
+    async def _prove(self, request: Request) -> Response:
+        """Answer with a proof for outsiders, as `/v1/proof/entry` does for programs that have a token."""
+
+        async def prove(visit: Visit) -> Response:
+            home, named = self._context.home_of(visit.principal.tenant), request.path_params["named"]
+            made = await prove_commit(self._context.offer.store, visit.principal, home, named)
+            name = re.sub(r"[^A-Za-z0-9_-]+", "-", named)[:80]
+            shown = {"Content-Disposition": f'attachment; filename="{name}.tlog-proof"'}
+            return Response(made.proof, headers={**PAGE_HEADERS, **shown}, media_type="text/plain; charset=utf-8")
+
+        return await self._answered(request, prove)
 
     # -- what arrives
 

@@ -11,12 +11,16 @@ import msgspec
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits.mask import REDACTED
 from tallystick.operations.titles import shortened, title_of, vocabulary_of
+from tallystick.policy import Action
 from tallystick.server.web.addresses import with_query
 from tallystick.server.web.visit import Visit
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
 
 FOUND_MAX = 200
-"""Hits that are looked at: facets count them, and nobody reads further."""
+"""Hits that are looked at for one page: facets count them."""
 SHOWN = 20
+OFFSET_MAX = 100_000
 _FACETS_MAX = 12
 _TEXT_CHARACTERS = 280
 _NAMING = ["attrs.title", "attrs.name", "attrs.summary", "attrs.label", "attrs.subject", "attrs.goal"]
@@ -65,9 +69,11 @@ class SearchView(msgspec.Struct, frozen=True, kw_only=True):
     asked: Asked
     hits: list[SearchHit]
     found: int
-    """How many of the best passed all filters."""
+    """How many pass all filters."""
     is_cut: bool
-    """There are more than were looked at."""
+    """There are more than `found`, which counts those that were looked at."""
+    deleted: str | None
+    """The id that was searched for, if an entity was deleted that had it."""
     offset: int
     previous: int | None
     next: int | None
@@ -89,37 +95,66 @@ async def search_page(visit: Visit) -> SearchView:
         as_of=visit.as_of,
         stale=visit.said("is") == "stale",
     )
-    offset = visit.number("offset", 0, most=FOUND_MAX)
+    offset = visit.number("offset", 0, most=OFFSET_MAX)
     answer = await visit.ask(
         "memory.search",
         query=asked.q,
         type=asked.type,
         scope=None if asked.vocabulary is None else {"vocabulary": asked.vocabulary},
+        author=asked.by,
         since=asked.since,
         until=asked.until,
         as_of=asked.as_of,
         stale=asked.stale or None,
+        offset=offset,
         limit=FOUND_MAX,
         fields=_FIELDS if asked.q else _FIELDS_WITHOUT_WORDS,
     )
     if asked.q:
         visit.context.report_times.asked(visit.visitor)
     found = [_found(each) for each in answer["entities"]]
-    passing = [each for each in found if asked.by in (None, each.author)]
-    end = offset + SHOWN
+    total, is_cut = await _total(visit, answer, offset + len(found))
+    end = offset + len(found[:SHOWN])
     return SearchView(
         asked=asked,
-        hits=passing[offset:end],
-        found=len(passing),
-        is_cut=answer["pagination"]["next_offset"] is not None or bool(answer.get("truncated")),
+        hits=found[:SHOWN],
+        found=total,
+        is_cut=is_cut,
+        deleted=await _deleted(visit, asked.q),
         offset=offset,
         previous=max(0, offset - SHOWN) if offset else None,
-        next=end if end < len(passing) else None,
-        types=_facets([each.type for each in passing]),
+        next=end if end < total else None,
+        types=_facets([each.type for each in found]),
         authors=_facets([each.author for each in found]),
         times=_times(),
         nearest=answer.get("nearest") or [],
     )
+
+
+async def _total(visit: Visit, answer: dict[str, Any], seen: int) -> tuple[int, bool]:
+    """How many there are, and whether there are more than that: only a search without words counts what it does not
+    look at, and only if nothing may be withheld."""
+    page = answer["pagination"]
+    if answer.get("truncated"):
+        return seen, True
+    if page["next_offset"] is None:
+        return seen, False
+    if "total" in page and not await visit.is_withheld_from():
+        return page["total"], False
+    return seen, True
+
+
+async def _deleted(visit: Visit, words: str | None) -> str | None:
+    """The words, if they are the id of a deleted entity that the visitor may read."""
+
+    def look(state: State, read_filter: ReadFilter) -> bool:
+        named = words or ""
+        is_alive = state.owner(named) is not None or state.edge_owner(named) is not None
+        return not is_alive and read_filter.allows_entity(named)
+
+    if words is None:
+        return None
+    return words if await visit.context.offer.store.read(visit.principal, Action.SEARCH, look) else None
 
 
 def _found(hit: dict[str, Any]) -> SearchHit:

@@ -10,12 +10,13 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from functools import cached_property
 from hashlib import sha256
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from tallystick.errors import Denied
+from tallystick.errors import Denied, StorageRefused
 from tallystick.policy import Principal
 
 CONTENT_SECURITY_POLICY = (
@@ -35,6 +36,7 @@ SESSION_KEY = "tallystick.web_session"
 """Where the session of a visitor who logged in stands in the ASGI scope."""
 TOKEN_SECONDS = 12 * 3600
 _ELSEWHERE = frozenset({"cross-site", "same-site"})
+_PURPOSE = b"tallystick page tokens"
 
 
 def check_origin(request: Request) -> None:
@@ -51,10 +53,11 @@ def check_origin(request: Request) -> None:
 
 class PageTokens:
     """Made by a page and given back by its forms: an end, and a signature of it and of whom it was made for,
-    in which session."""
+    in which session. Every process that has the key accepts it."""
 
-    def __init__(self, now: Callable[[], float] = time.time) -> None:
-        self._key = secrets.token_bytes(32)
+    def __init__(self, key: Callable[[], bytes], now: Callable[[], float] = time.time) -> None:
+        """`key` is called at first use and may raise StorageRefused: then only this process accepts its tokens."""
+        self._shared_key = key
         self._now = now
 
     def make(self, principal: Principal, session: str = "") -> str:
@@ -71,3 +74,10 @@ class PageTokens:
     def _sign(self, principal: Principal, session: str, end: str) -> str:
         said = "\0".join((end, session, principal.tenant, principal.actor))
         return hmac.new(self._key, said.encode(), sha256).hexdigest()
+
+    @cached_property
+    def _key(self) -> bytes:
+        try:
+            return hmac.digest(self._shared_key(), _PURPOSE, sha256)
+        except StorageRefused:
+            return secrets.token_bytes(32)

@@ -72,6 +72,13 @@ class Visit(msgspec.Struct, frozen=True):
         """The question that was asked before it is answered."""
         self.context.report_times.exported(self.visitor, self.context.system_of(self.principal.tenant))
 
+    async def is_withheld_from(self) -> bool:
+        """Whether the policy may withhold something from the visitor: the same answer whether or not it does."""
+        try:
+            return await self.context.offer.store.withholds(self.principal)
+        except Denied:
+            return True
+
     async def may(self, *targets: Target) -> list[bool]:
         """What could be done now: only that is offered."""
         if self.context.is_read_only:
@@ -138,5 +145,7 @@ def begin(context: WebContext, request: Request) -> Visit:
     session = request.scope.get(SESSION_KEY)
     actor = context.person if context.person and principal.trusted else principal.actor
     tool = TOOL if principal.trusted or session is not None else PROGRAM_TOOL
-    who = msgspec.structs.replace(principal, actor=actor, tool=tool, is_program=True)
+    who = msgspec.structs.replace(
+        principal, actor=actor, tool=tool, is_program=True, answer_bytes_max=context.offer.answer_bytes_max
+    )
     return Visit(context, request, who, "" if session is None else session.id)

@@ -13,15 +13,13 @@ evidence?, merged?, merged_into?}. The tree is made by `parent`; a dependency is
 
 from __future__ import annotations
 
+from tallystick.commits.reserved_attributes import CLAIM, CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION
+
+__all__ = ["CLAIM", "CLAIMED_AT", "CLAIMED_BY", "CLAIMED_SESSION", "DEPENDS_ON", "DROPPED", "NODE", "PROJECT"]
+
 PROJECT = "work/project"
 NODE = "work/node"
 DEPENDS_ON = "depends_on"
-
-CLAIMED_BY = "_claimed_by"
-CLAIMED_AT = "_claimed_at"
-CLAIMED_SESSION = "_claimed_session"
-CLAIM = frozenset({CLAIMED_BY, CLAIMED_AT, CLAIMED_SESSION})
-"""The properties that say who works on a node, since when, and in which of its sessions if it has any."""
 
 DROPPED = "dropped"
 """The type of evidence that says why a node was given up."""

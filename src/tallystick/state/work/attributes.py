@@ -17,6 +17,7 @@ from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPP
 
 CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
 """The ends of a task; `state.tasks` has the other steps."""
+BLOCKED = "BLOCKED"
 
 PropertyKey = tuple[str, Scalar | None, bool]
 """A property as the index knows it: key, value, and whether the value is too large to be kept."""
@@ -28,6 +29,8 @@ class WorkAttributes(msgspec.Struct, frozen=True, gc=False):
     resolved: bool
     dropped: bool
     """Resolved because it was given up, not done."""
+    held: bool
+    """Blocked by something that is not a node."""
     priority: float
     owner: str | None
     """Who claimed it; None also when it is not said since when."""
@@ -52,6 +55,7 @@ def read(attrs: dict[str, Any]) -> WorkAttributes:
         parent=find_text(attrs, "parent"),
         resolved=attrs.get("resolved") is True,
         dropped=is_dropped(attrs),
+        held=is_held(attrs),
         priority=priority_of(properties.get("priority")),
         owner=owner,
         claimed=claimed,
@@ -72,6 +76,12 @@ def is_dropped(attrs: dict[str, Any]) -> bool:
         return bool(step == WILL_NOT_IMPLEMENT)
     newest = list_of(attrs, "evidence")[-1:]
     return bool(newest) and _kind(newest[0]) == DROPPED
+
+
+def is_held(attrs: dict[str, Any]) -> bool:
+    """Whether tasks call it blocked by nothing that could be resolved: `advance` refuses it then."""
+    task = object_of(attrs, "task")
+    return task.get("noOp") is True or task.get("status") == BLOCKED
 
 
 def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:

@@ -35,6 +35,8 @@ class Row(msgspec.Struct, eq=False, array_like=True, gc=False):
     """There, of a project and not resolved: what a parent or a dependent waits for."""
     open_children: int = 0
     open_dependencies: int = 0
+    held: bool = False
+    """Blocked by something that is not a node."""
     priority: float = 0.0
     owner: str | None = None
     claimed: int = 0

@@ -47,6 +47,18 @@ def find_way(graph: WorkGraph, start: Row, goal: Row) -> Way | None:
     )[0]
 
 
+def find_line(start: Row, goal: Row) -> Way | None:
+    """From `start` up to `goal` along parents, both included; None when it does not lead there."""
+    line: dict[Row, None] = {}
+    row: Row | None = start
+    while row is not None and row not in line:
+        line[row] = None
+        if row is goal:
+            return list(line)
+        row = row.parent
+    return None
+
+
 def lift(source: Row, target: Row) -> bool:
     """Raise the source of a new dependency above its target, and what depends on it. False when that is too much."""
     waiting = [(source, target.level + 1)]

@@ -23,7 +23,7 @@ from tallystick.state.work.cycles import lift
 
 class WorkGraph:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE})
-    stored_as: ClassVar[str] = "work-3"
+    stored_as: ClassVar[str] = "work-4"
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -63,7 +63,7 @@ class WorkGraph:
 
     def namesakes(self, name: str) -> list[Board]:
         """The projects of this name, however it is spelt; oldest first."""
-        return sorted(self._names.get(_folded(name), ()), key=lambda board: board.created)
+        return sorted(self._names.get(folded_name(name), ()), key=lambda board: board.created)
 
     def projects(self) -> list[Board]:
         """Oldest first."""
@@ -81,7 +81,7 @@ class WorkGraph:
         """One that has its name already."""
         self.boards[board.id] = board
         if board.name is not None:
-            self._names.setdefault(_folded(board.name), []).append(board)
+            self._names.setdefault(folded_name(board.name), []).append(board)
 
     # -- what changes
 
@@ -124,7 +124,7 @@ class WorkGraph:
         board = self.boards.get(project_id)
         if board is None or board.name is None:
             return
-        name = _folded(board.name)
+        name = folded_name(board.name)
         self._names[name].remove(board)
         if not self._names[name]:
             del self._names[name]
@@ -157,7 +157,7 @@ class WorkGraph:
         self._attach(row, self._row(facts.parent) if facts.parent is not None else None)
         self._touch(row, version.updated)
         row.priority, row.owner, row.claimed, row.session = facts.priority, facts.owner, facts.claimed, facts.session
-        row.dropped = facts.dropped
+        row.dropped, row.held = facts.dropped, facts.held
         if row.board is not None:
             put(row.board.dropped, row.created, facts.dropped)
         self._resolve(row, facts.resolved)
@@ -202,7 +202,7 @@ class WorkGraph:
         del self.by_number[row.created]
         del self.by_update[row.updated]
         row.depth = 0
-        row.resolved = row.dropped = False
+        row.resolved = row.dropped = row.held = False
         row.owner, row.claimed, row.session = None, 0, None
         for child in row.children:
             self._deepen(child)
@@ -278,8 +278,8 @@ class WorkGraph:
         if board is None:
             return
         put(board.leaves, row.created, row.open_children == 0)
-        put(board.blocked, row.created, row.open and row.open_dependencies > 0)
-        ready = row.open and row.open_children == 0 and row.open_dependencies == 0
+        put(board.blocked, row.created, row.open and (row.held or row.open_dependencies > 0))
+        ready = row.open and not row.held and row.open_children == 0 and row.open_dependencies == 0
         put(board.actionable, row.created, ready)
         self._rank(row, board, rank_of(row) if ready else None)
 
@@ -352,7 +352,7 @@ _THERE = {PROJECT: WorkGraph._project_there, NODE: WorkGraph._node_there}
 _GONE = {PROJECT: WorkGraph._project_gone, NODE: WorkGraph._node_gone}
 
 
-def _folded(name: str) -> str:
+def folded_name(name: str) -> str:
     return normalize("NFC", name.strip()).casefold()
 
 

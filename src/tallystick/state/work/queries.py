@@ -29,6 +29,9 @@ Key = tuple[float, ...]
 Properties = Callable[[str], dict[str, Any]]
 """What a node's document says of its properties."""
 
+Numbers = BitMap
+"""A set of rows by their numbers."""
+
 _NUMBER_MAX = 2**32 - 1
 _FEW = 4_096
 """So many are sorted when asked; of more, the order that is kept is walked along."""
@@ -67,7 +70,8 @@ def readiness(
     leaves = (board.leaves & members) | _not_held_up(
         graph, members - board.leaves, read_filter, lambda row: row.children
     )
-    free = _not_held_up(graph, members & board.blocked, read_filter, lambda row: row.depends_on)
+    waiting = BitMap([number for number in members & board.blocked if not rows[number].held])
+    free = _not_held_up(graph, waiting, read_filter, lambda row: row.depends_on)
     blocked = (members & board.blocked) - free
     ready = [number for number in leaves - board.resolved - blocked if rows[number].open]
     return Readiness(leaves, blocked, BitMap(ready))
@@ -150,6 +154,13 @@ def _claimed(graph: WorkGraph, left: BitMap, agent: str | None, moment: ClaimTim
     return left - live if agent is None else live
 
 
+def claimed_elsewhere(graph: WorkGraph, board: Board, agent: str, session: str | None) -> Numbers:
+    """Return the nodes of a project that an agent claimed in other sessions than this one, living or not."""
+    postings, rows = graph.properties.get(CLAIMED_BY), graph.by_number
+    claimed = postings.members(agent) & board.members if postings is not None else ()
+    return BitMap([number for number in claimed if rows[number].session not in (None, session)])
+
+
 # -- in order
 
 
@@ -171,9 +182,10 @@ def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, read_filte
         ready, waiting = (rank for rank in ready if rank[-1] in hits), waiting & hits
     for *_, number in merge(ready, sorted(rank_of(rows[number]) for number in waiting)):
         row = rows[number]
-        if row.rank is not None or not any(
+        held_up = row.held or any(
             each.open and read_filter.allows(each.id) for each in (*row.children, *row.depends_on)
-        ):
+        )
+        if row.rank is not None or not held_up:
             yield row
 
 

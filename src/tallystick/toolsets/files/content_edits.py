@@ -69,6 +69,8 @@ async def rewrite(
         new = change(old)
         if new == old:
             return None
+        # The file of a hand edit would differ from a masked content.
+        new = await asyncio.to_thread(store.screened, new, "content", may_mask=tool != FILE_EDIT)
         prepared = await asyncio.to_thread(
             contents.prepare, kind, entity_id, content["format"], content["encoding"], new.encode()
         )

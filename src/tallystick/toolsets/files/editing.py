@@ -9,6 +9,7 @@ import msgspec
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action
 from tallystick.toolsets import Answer
+from tallystick.toolsets.drafts import after_commit
 from tallystick.toolsets.files.arguments import Insert, StrReplace
 from tallystick.toolsets.files.content_edits import rewrite
 from tallystick.toolsets.files.context import (
@@ -103,6 +104,7 @@ def _edit_plain(call: Call, place: Place, change: Callable[[str], Edited]) -> Ed
     files = call.files()
     with alone(files.root):
         edited = change(read_text(files, place, call.context.file_bytes_max))
+        edited = msgspec.structs.replace(edited, text=call.store.screened(edited.text, "file_text"))
         files.write(place.parts, call.context.check_size(edited.text), sync=True, sync_name=True)
     return edited
 
@@ -126,7 +128,7 @@ async def _edit_content(call: Call, place: Place, change: Callable[[str], Edited
     contents = call.contents()
     position = await rewrite(call.store, call.principal, contents, kind, entity_id, changed, tool=call.tool)
     if position is not None and call.context.published is not None:
-        await call.context.published(call.principal.tenant, position)
+        await after_commit(call.context.published(call.principal.tenant, position))
     return made[0]
 
 

@@ -21,7 +21,8 @@ _ATTEMPTS = 10
 async def create(call: Call, asked: Create) -> Answer:
     place = place_of(asked.path)
     check_plain(place, "created")
-    data = call.context.check_size(asked.file_text)
+    call.store.screened(asked.path, "path", may_mask=False)
+    data = call.context.check_size(call.store.screened(asked.file_text, "file_text"))
     check_text(data)
     await decided(call, Action.WRITE, place)
     files = call.files()
@@ -52,6 +53,7 @@ async def rename(call: Call, asked: Rename) -> Answer:
     source, target = place_of(asked.old_path), place_of(asked.new_path)
     check_plain(source, "renamed")
     check_plain(target, "created")
+    call.store.screened(asked.new_path, "new_path", may_mask=False)
     files = call.files()
 
     async def ask(below: list[Parts]) -> None:

@@ -64,7 +64,7 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def now(self, state: State) -> str:
         """Never before the head, so that times follow the order of the log."""
-        return max(to_text(self.clock()), state.head.timestamp)
+        return to_text(state.time_after(self.clock()))
 
     async def pin(self, patterns: Sequence[str], *, instead_of: Pin | None = None) -> Pin | None:
         at = to_text(self.clock())

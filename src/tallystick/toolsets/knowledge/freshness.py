@@ -21,6 +21,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from tallystick.git import blob_id, filter_drivers, find_work_tree, lfs_pointer, run_git
+from tallystick.repository import relative_to_root
 from tallystick.state.knowledge.catalogue import routes_of
 from tallystick.state.knowledge.globs import Route, literal_head, segments_of
 from tallystick.state.knowledge.index import GlobIndex
@@ -41,6 +43,7 @@ HEADS_MAX = 500
 CHANGED_SHOWN = 20
 
 _BLOB_CHARACTERS = 12
+_SHA1_CHARACTERS = 40
 _CACHED_PATTERNS = 10_000
 
 logger = logging.getLogger(__name__)
@@ -113,11 +116,6 @@ class Unknown(Exception):
     """Git does not know, or not in time."""
 
 
-def find_work_tree(directory: Path) -> Path | None:
-    """The nearest that holds this directory: a `.git` is a file in linked work trees and submodules."""
-    return next((each for each in (directory, *directory.parents) if os.path.exists(each / ".git")), None)
-
-
 class Repository:
     """What patterns are relative to: the directory that is named; else the root of the work tree around the working
     directory, or where there is none the working directory itself. One that is in no work tree knows nothing."""
@@ -162,6 +160,15 @@ class Repository:
             logger.info("there is no git work tree around %s: paths of knowledge are relative to it", working)
         return found or working
 
+    def relative(self, path: str) -> str:
+        """Return an absolute path or pattern below the root relative to it, any other unchanged."""
+        if self.is_missing:
+            return path
+        try:
+            return relative_to_root(path, self.root)
+        except OSError:
+            return path
+
     def pin(self, patterns: Sequence[str], at: str, *, instead_of: Pin | None = None) -> Pin | None:
         """None too where another repository's pin would be replaced: what is here says nothing of its files."""
         patterns = _texts(patterns)
@@ -198,7 +205,7 @@ class Repository:
                 git = self._git()
                 ours = frozenset(self._ours(git, origins))
                 tracked = self._seen_at(git).tracked
-                listed = git.ask(*_CHANGED, *(f":(literal){path}" for path in paths)) if paths else b""
+                listed = git.ask(*_CHANGED, *paths) if paths else b""
                 names = {os.fsdecode(line[2:]) for line in listed.split(b"\0") if line}
                 changed = [path for path in paths if path in names and path not in git.hidden]
                 hashed = _hash(git, changed)
@@ -328,38 +335,34 @@ class _Git:
         self.prefix = ""
         """What `hash-object` wants in front of a path: it looks from the top of the work tree."""
         self._deadline = deadline
+        self._drivers: dict[str, frozenset[str]] = {}
 
     def ask(self, *arguments: str, said: bytes = b"", within: str = "") -> bytes:
         """Raises Unknown when there is no git, no repository, no answer in time, or anything else is amiss."""
-        command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        if not self._left:
             raise Unknown(f"no time is left to ask {arguments[0]}")
         try:
-            done = subprocess.run(
-                command,
-                cwd=self.root / within,
-                env=git_environment(),
-                input=said,
-                capture_output=True,
-                timeout=left,
-                check=True,
-            )
+            drivers = self.drivers(within)
+            return run_git(self.root / within, *arguments, data=said, seconds=self._left, drivers=drivers)
         except (OSError, subprocess.SubprocessError) as error:
             raise Unknown(f"{arguments[0]}: {error}") from None
-        return done.stdout
+
+    def drivers(self, within: str = "") -> frozenset[str]:
+        """The filters of the repository, listed once."""
+        if within not in self._drivers:
+            self._drivers[within] = filter_drivers(self.root / within, self._left)
+        return self._drivers[within]
+
+    @property
+    def _left(self) -> float:
+        """Seconds."""
+        return max(self._deadline - time.monotonic(), 0.0)
 
     def find(self, *arguments: str, within: str = "") -> str | None:
         try:
             return self.ask(*arguments, within=within).decode().strip() or None
         except Unknown:
             return None
-
-
-def git_environment() -> dict[str, str]:
-    """Nothing is written, nobody is asked for a password, nothing is fetched, and no other repository is meant."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return kept | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 
 
 def _list_tracked(git: _Git) -> Files:
@@ -391,7 +394,7 @@ def _changed(git: _Git, routes: Routes) -> dict[str, dict[str, str | None]]:
 def _heads(routes: Iterable[tuple[Route, ...]]) -> list[str]:
     """Where to look at all; nothing for everywhere."""
     heads = {literal_head(route) for each in routes for route in each}
-    return [] if "" in heads or len(heads) > HEADS_MAX else [f":(literal){head}" for head in sorted(heads)]
+    return [] if "" in heads or len(heads) > HEADS_MAX else sorted(heads)
 
 
 def _hash(git: _Git, paths: list[str]) -> Files:
@@ -416,6 +419,9 @@ def _hash(git: _Git, paths: list[str]) -> Files:
         if len(hashes) != len(regular):
             raise Unknown("a file went away while it was hashed")
         blobs.update(zip(regular, hashes, strict=True))
+        for path in _lfs_files(git, regular):
+            pointer = lfs_pointer((git.root / path).read_bytes())
+            blobs[path] = blob_id(pointer, is_sha256=len(blobs[path]) > _SHA1_CHARACTERS)
     for path in links:
         target = os.fsencode(os.readlink(git.root / path))
         blobs[path] = git.ask("hash-object", "--stdin", said=target).decode().strip()
@@ -423,6 +429,15 @@ def _hash(git: _Git, paths: list[str]) -> Files:
         head = git.find("rev-parse", "--verify", "--quiet", "HEAD", within=path)
         blobs |= {path: head} if head else {}
     return blobs
+
+
+def _lfs_files(git: _Git, paths: Sequence[str]) -> Iterable[str]:
+    """Those of these files that Git LFS keeps. What its filter prints is known without running it."""
+    if "filter.lfs" not in git.drivers():
+        return ()
+    names = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    words = git.ask("check-attr", "-z", "--stdin", "filter", said=names).split(b"\0")
+    return [os.fsdecode(path) for path, value in zip(words[::3], words[2::3], strict=False) if value == b"lfs"]
 
 
 # -- what follows

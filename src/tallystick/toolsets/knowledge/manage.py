@@ -30,6 +30,8 @@ from tallystick.toolsets.knowledge.view import View
 
 
 async def manage_graph(call: Call, asked: ManageArguments) -> Answer:
+    if asked.paths is not None:
+        asked = asked.model_copy(update={"paths": [call.context.repository.relative(each) for each in asked.paths]})
     check_manage(asked, call.context.which_project)
     return await _OPERATIONS[asked.operation](call, asked)
 
@@ -64,7 +66,7 @@ async def _create(call: Call, asked: ManageArguments) -> Answer:
             attrs["moleculeId"] = asked.moleculeId
             attrs["paths"] = patterns
             attrs["relatedAtoms"] = related(asked.relatedAtoms or [], "atomId")
-            attrs |= _pinned(pin)
+            attrs |= _pinned(pin, now)
         else:
             attrs["relatedMolecules"] = related(asked.relatedMolecules or [], "moleculeId")
         return _put(view, operations, asked, entity_id, attrs)
@@ -114,8 +116,9 @@ async def _pin(
     return pin
 
 
-def _pinned(pin: Pin | None) -> JsonObject:
-    return {} if pin is None else {"pin": msgspec.to_builtins(pin)}
+def _pinned(pin: Pin | None, now: str) -> JsonObject:
+    """At `now`, which is not before the head: the clock that git was asked by may be."""
+    return {} if pin is None else {"pin": msgspec.to_builtins(msgspec.structs.replace(pin, at=now))}
 
 
 # -- update
@@ -133,7 +136,7 @@ async def _update(call: Call, asked: ManageArguments) -> Answer:
         _check_project(call.context, view, asked, project)
         task = get_task(call.context, view, asked.lastTaskId) if asked.lastTaskId is not None else None
         now = call.context.now(view.state)
-        attrs = before | _changes(view, asked, before, project, now, task) | _pinned(pin)
+        attrs = before | _changes(view, asked, before, project, now, task) | _pinned(pin, now)
         attrs |= {"lastTaskId": task} if task else {}
         if asked.pin is False:
             attrs.pop("pin", None)

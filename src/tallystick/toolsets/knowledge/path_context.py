@@ -7,7 +7,7 @@ little, for answers of work that are about something else.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -47,6 +47,9 @@ _BREATH = 500
 T = TypeVar("T")
 
 
+Relative = Callable[[str], str]
+
+
 class Context(msgspec.Struct):
     data: JsonObject
     pins: Pins = {}
@@ -59,12 +62,14 @@ def context(
     paths: Sequence[str],
     read_filter: ReadFilter,
     *,
+    relative: Relative = str,
     changelog: int = 0,
     bytes_max: int = ANSWER_BYTES_MAX,
 ) -> Breathing[Context]:
-    """`changelog` entries with each; 0 leaves them out. What does not fit is cut, and said to be."""
+    """`relative` gives the path in the repository that a caller's spelling means; answers keep the spelling.
+    `changelog` entries with each; 0 leaves them out. What does not fit is cut, and said to be."""
     knowledge, asked = state.derived(Knowledge), state.count
-    matched, unmatched = yield from _match(knowledge, project_id, paths, read_filter)
+    matched, unmatched = yield from _match(knowledge, project_id, paths, read_filter, relative)
     # Among many paths others may have written meanwhile: the answer is as it was when it was asked for.
     builder = _ContextBuilder(View(state, read_filter), asked, changelog)
     atoms = in_order(atom for atom, _ in matched.values())
@@ -100,7 +105,7 @@ class NodeKnowledge(msgspec.Struct, frozen=True):
 
         Links may be of any kind: those that are no repository paths are passed over.
         """
-        paths = repository_paths([*links, *files_in(sections)])
+        paths = repository_paths(map(self.tool_context.repository.relative, [*links, *files_in(sections)]))
         found = drained(context(state, project_id, paths, read_filter or ReadFilter(state), bytes_max=bytes_max))
         for entry in _entries(found.data):
             for name in ("relatedAtoms", "relatedMolecules"):
@@ -185,14 +190,14 @@ def projects_knowing(state: State, path: str, read_filter: ReadFilter, most: int
 
 
 def _match(
-    knowledge: Knowledge, project_id: str, paths: Sequence[str], read_filter: ReadFilter
+    knowledge: Knowledge, project_id: str, paths: Sequence[str], read_filter: ReadFilter, relative: Relative = str
 ) -> Breathing[tuple[dict[str, tuple[Atom, list[str]]], list[str]]]:
     """By its id each atom with the paths that it is about, as they were spelt; and the paths that nobody is."""
     of_project = knowledge.of_project(project_id)
     matched: dict[str, tuple[Atom, list[str]]] = {}
     unmatched: list[str] = []
     for number, path in enumerate(paths, 1):
-        owners: Iterable[str] = _owners(of_project.globs, path)
+        owners: Iterable[str] = _owners(of_project.globs, relative(path))
         # What only others know of is as if nobody did.
         for atom_id in (owners := read_filter.readable(owners)):
             matched.setdefault(atom_id, (of_project.atoms[atom_id], []))[1].append(path)

@@ -198,7 +198,10 @@ def _listed(view: View, asked: QueryArguments, entry: Atom | Molecule, at: int, 
 async def _context(call: Call, asked: QueryArguments) -> Answer:
     def look(view: View) -> Breathing[Context]:
         project = get_project(call.context, view, asked.projectId or "")
-        return context(view.state, project, asked.paths or [], view.read_filter, changelog=_inline(asked))
+        relative = call.context.repository.relative
+        return context(
+            view.state, project, asked.paths or [], view.read_filter, relative=relative, changelog=_inline(asked)
+        )
 
     found: Context = await call.read(Action.READ, look)
     fresh = await _freshness(call, found.pins)

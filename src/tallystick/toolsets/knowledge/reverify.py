@@ -343,7 +343,7 @@ async def _resolve(
             attrs = builder.find(node_id)
             if attrs is not None and attrs.get("resolved") is not True:
                 said = attrs.get("evidence")
-                entry = evidence_entry(_ANSWERED, commit_id, principal.actor, tool_context.work.clock())
+                entry = evidence_entry(_ANSWERED, commit_id, principal.actor, tool_context.work.now(view.state))
                 builder.revise(node_id, resolved=True, evidence=[*(said if isinstance(said, list) else ()), entry])
 
     try:

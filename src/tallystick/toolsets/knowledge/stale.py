@@ -62,9 +62,9 @@ async def repin(tool_context: ToolContext, store: Store, principal: Principal, a
         attrs = get_entity(view, "atom", atom_id).attrs
         if list_of(attrs, "paths") != patterns:
             raise Conflict(f"the paths of atom '{atom_id}' were changed meanwhile", hint="try again")
-        operations.append(
-            put(atom_id, ATOM, attrs | {"pin": msgspec.to_builtins(pin), "updatedAt": tool_context.now(view.state)})
-        )
+        now = tool_context.now(view.state)
+        pinned = msgspec.to_builtins(msgspec.structs.replace(pin, at=now))
+        operations.append(put(atom_id, ATOM, attrs | {"pin": pinned, "updatedAt": now}))
 
     await Call(tool_context, store, principal, tool).write(draw, resource=atom_id)
     return True

@@ -35,7 +35,7 @@ def task_of_creation(
         return get_task(tool_context, view, reference)
     graph = view.state.derived(WorkGraph)
     board = graph.boards.get(project_id)
-    held = tool_context.work.held_by(principal, graph, board) if board is not None else iter(())
+    held = tool_context.work.held_by(principal, view.state, graph, board) if board is not None else iter(())
     claims = [row.id for row in islice((row for row in held if view.allows(row.id)), _CLAIMS_NAMED)]
     if len(claims) == 1:
         return claims[0]

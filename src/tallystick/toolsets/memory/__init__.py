@@ -63,13 +63,16 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "erasure": {"type": "object", "properties": {"pending": {"type": "array", "items": _TEXT}}},
     "export_format": _TEXT,
     "facets": _OBJECT,
+    "hint": _TEXT,
     "indexed_position": _COUNT,
     "lamport": _COUNT,
     "lineage": _OBJECTS,
     "looked_for": _TEXTS,
     "nearest": _TEXTS,
+    "omitted": _OBJECT,
     "pagination": {"type": "object", "properties": _PAGE},
     "paths": _OBJECTS,
+    "paths_omitted": _COUNT,
     "position": _COUNT,
     "prev": _TEXT_OR_NULL,
     "provenance": _OBJECT_OR_NULL,
@@ -136,8 +139,8 @@ TOOLSET = Toolset(
             " replaces it whole; PATCH merges attrs (null removes); DELETE keeps history; REDACT erases values.",
             input=WriteArguments,
             output=_answer(
-                "commit_id lamport timestamp content_hash prev duplicate",
-                "dropped dropped_total similar batch results redacted_commits erasure",
+                "commit_id lamport timestamp duplicate",
+                "content_hash prev dropped dropped_total similar batch results redacted_commits erasure omitted hint",
             ),
             call=write.write,
             reads_only=False,
@@ -165,8 +168,8 @@ TOOLSET = Toolset(
             input=SearchArguments,
             output=_answer(
                 "position",
-                "entities provenance pagination paths edges_traversed truncated indexed_position delegated_to"
-                " degraded"
+                "entities provenance pagination paths paths_omitted edges_traversed truncated indexed_position"
+                " delegated_to degraded"
                 " unchanged query_latency_ms cache_hit looked_for nearest types facets",
             ),
             call=search.search,

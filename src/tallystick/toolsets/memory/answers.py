@@ -6,15 +6,15 @@ What was asked for by its id is never cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tallystick.state import Edge, Node, Path, Provenance
+from tallystick.state import Breathing, Edge, Node, Path, Provenance
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.memory import hit_text
 from tallystick.toolsets.memory.word_search import Matches, Ranked, Wanted
-from tallystick.toolsets.truncation import fair_share, size_of, within_budget
+from tallystick.toolsets.truncation import fair_share, fitting, size_of
 
 ANSWER_BYTES_MAX = 50_000
 """25,000 tokens at two bytes each: hashes are that dense, prose takes half as many tokens."""
@@ -57,6 +57,13 @@ def path_of(path: Path, read_filter: ReadFilter) -> dict[str, Any]:
     documents = ({"from": e.source, "to": e.target, "rel": e.rel, "attrs": e.attrs} for e in path.edges)
     edges = [read_filter.warned(edge.id, document) for edge, document in zip(path.edges, documents, strict=True)]
     return {"path": path.ids, "edges": edges}
+
+
+def listed_paths(paths: Sequence[Path], read_filter: ReadFilter, bytes_max: int) -> Breathing[dict[str, Any]]:
+    """Return the paths that fit, and how many do not: what is not shown does not make a walk incomplete."""
+    shown = yield from fitting((slim(path_of(path, read_filter), "edges", bytes_max) for path in paths), bytes_max)
+    omitted = len(paths) - len(shown)
+    return {"paths": shown} | ({"paths_omitted": omitted} if omitted else {})
 
 
 def only(fields: list[str] | None, document: dict[str, Any]) -> dict[str, Any]:
@@ -121,9 +128,12 @@ def listed_hits(
     fields: list[str] | None,
     tokens_max: int | None,
     bytes_max: int,
-) -> dict[str, Any]:
+) -> Breathing[dict[str, Any]]:
     """As many hits as there is room for; their texts share it."""
-    said = [hit_text.parts_of(hit.entity) for hit in found.hits]
+    said: list[list[str]] = []
+    for hit in found.hits:
+        said.append(hit_text.parts_of(hit.entity))
+        yield
     stems = wanted.stems()
     rooms = _rooms(found, [hit_text.SEPARATOR.join(parts) for parts in said], tokens_max)
     origins = [_origin(state, hit.entity, wanted.filter.at) for hit in found.hits[: len(rooms)]]
@@ -138,15 +148,16 @@ def listed_hits(
             shown = only(list(_HIT) if fields is None else fields, whole)
             yield slim(shown | {name: flags[name] for name in FLAGS if name in flags}, "attrs", bytes_max)
 
-    entities = within_budget(documents(), bytes_max)
+    entities = yield from fitting(documents(), bytes_max)
     newest = max(origins[: len(entities)], key=lambda origin: origin.lamport, default=None)
     end = wanted.offset + len(entities)
     has_more = found.has_more or len(entities) < len(found.hits)
     page = {"offset": wanted.offset, "limit": wanted.limit, "next_offset": end if has_more and entities else None}
+    is_cut = found.is_cut or len(entities) < len(found.hits)
     return {
         "entities": entities,
         "provenance": _short(origin_of(newest)) if newest else None,
-        "pagination": page | ({"truncated": True} if len(entities) < len(found.hits) else {}),
+        "pagination": page | ({"truncated": True} if is_cut else {}),
     }
 
 
@@ -227,6 +238,7 @@ def _line(hit: dict[str, Any], own: list[str]) -> str:
 def _flag(name: str, said: dict[str, Any]) -> str:
     why = said.get("why") or said.get("reason")
     successor = f" → {said['superseded_by']}" if "superseded_by" in said else ""
+    successor += " (redacted)" if "successor_redacted" in said else ""
     return f"{name}: {why}{successor}" if isinstance(why, str) else name
 
 

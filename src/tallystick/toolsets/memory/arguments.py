@@ -15,8 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Pl
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
-from tallystick.clock import from_text, wall_clock
+from tallystick.clock import from_text
 from tallystick.errors import InvalidArgument
+from tallystick.policy.visible_names import is_visible
 from tallystick.state.asof import COMMIT_ID, is_commit_id
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
@@ -28,7 +29,6 @@ PAGE_MAX = 1000
 FIELDS_MAX = 100
 QUERY_CHARACTERS_MAX = 2_000
 TOKENS_LEAST = 100
-CLOCKS_DIFFER_MILLISECONDS = 60_000
 
 T = TypeVar("T")
 
@@ -72,6 +72,12 @@ def not_blank(text: str) -> str:
     return text
 
 
+def visible(text: str) -> str:
+    if not is_visible(text):
+        raise PydanticCustomError("blank", "must not be blank")
+    return text
+
+
 def _time(text: str) -> str:
     try:
         from_text(text)
@@ -85,7 +91,7 @@ def _moment(value: Any) -> str | int | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    if isinstance(value, str) and (is_commit_id(value) or _is_past(value)):
+    if isinstance(value, str) and (is_commit_id(value) or _is_time(value)):
         return value
     raise PydanticCustomError(
         "moment",
@@ -94,12 +100,13 @@ def _moment(value: Any) -> str | int | None:
     )
 
 
-def _is_past(text: str) -> bool:
-    """What is still to come may change, so nothing is read as of it; clocks may differ a little."""
+def _is_time(text: str) -> bool:
+    """Whether it is past is judged at the head: the log's times may be ahead of this clock."""
     try:
-        return from_text(text) <= wall_clock() + CLOCKS_DIFFER_MILLISECONDS
+        from_text(text)
     except (ValueError, OverflowError):
         return False
+    return True
 
 
 PRINTABLE: dict[str, JsonValue] = {"pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", **TOLD_ONCE}
@@ -206,11 +213,12 @@ class WriteArguments(WriteOperation):
 
     op: Op | None = None  # type: ignore[assignment]  # either this or ops
     ops: Annotated[list[WriteOperation] | None, Field(min_length=1, max_length=OPS_MAX), UsedBy(SEVERAL)] = Field(
-        default=None, description="instead: several of {op, its fields}, all or none; edges may name new nodes"
+        default=None, description="instead: several, all or none; edges may name new nodes"
     )
     nonce: Id | None = Field(default=None, description="makes a retry safe")
-    actor: Id | None = None
+    actor: Annotated[Id, AfterValidator(visible)] | None = None
     run_context: RunContext | None = None
+    receipt: bool = Field(default=False, description="whole hashes of `ops`")
 
     def effective_operation(self) -> str | None:
         return SEVERAL if self.op is None and self.ops is not None else self.op
@@ -234,7 +242,7 @@ class ReadFilters(Arguments):
 
 class ReadArguments(Arguments):
     entity_id: Id | None = None
-    filters: ReadFilters | None = Field(default=None, description="alias: entity_id, type")
+    filters: ReadFilters | None = Field(default=None, description="alias")
     type: Name | None = Field(default=None, description="null unless of this type")
     as_of: Moment | None = None
     include_edges: bool = False
@@ -299,15 +307,14 @@ class SearchArguments(Arguments):
         default=None,
         description="{key: value} or {key: {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; keys may be dotted",
     )
+    author: Name | None = Field(default=None, description="wrote a version of it")
     since: Time | None = Field(default=None, description="written at or after")
     until: Time | None = Field(default=None, description="before")
     time_window: TimeWindow | None = Field(default=None, description="alias")
     traversal: Traversal | None = None
     limit: int | None = Field(default=None, ge=1, le=PAGE_MAX)
     offset: int | None = Field(default=None, ge=0)
-    filters: SearchFilters | None = Field(
-        default=None, description="alias: entity_id, type, attrs, since, until, traversal, limit, offset"
-    )
+    filters: SearchFilters | None = Field(default=None, description="alias")
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
     facets: bool = Field(default=False, description="types, keys and relations in use")

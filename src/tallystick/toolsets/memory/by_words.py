@@ -18,12 +18,12 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory import scope, word_search
-from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, as_lines, listed_hits, path_of, slim
+from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, as_lines, listed_hits, listed_paths
 from tallystick.toolsets.memory.arguments import SearchArguments
 from tallystick.toolsets.memory.scope import Within
 from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinned_moment, walk_of
 from tallystick.toolsets.memory.word_search import Matches, Wanted
-from tallystick.toolsets.truncation import room_for, size_of, within_budget
+from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
     from tallystick.projections.text import Hit, TextIndex
@@ -128,14 +128,16 @@ def _prepare(
     state: State, sought: SearchQuery, asked: SearchArguments, read_filter: ReadFilter, hops_max: int
 ) -> Breathing[_Prepared]:
     """What the words are looked for in, and which way led there."""
+    read_filter.judges_pins = True
     at = pinned_moment(state, asked, read_filter)
     within = yield from scope.resolve(state, read_filter, sought.scope, at)
     if asked.stale:
         within = yield from scope.only_stale(state, read_filter, within)
     paths, crossed = None, 0
     if sought.traversal is not None:
-        walked = yield from state.walk(walk_of(sought, sought.traversal, at, hops_max, read_filter))
-        within = within.among([node.id for node in walked.nodes], truncated=walked.truncated)
+        walk = walk_of(sought, sought.traversal, at, hops_max, read_filter)
+        walked = yield from state.walk(msgspec.structs.replace(walk, reads_nodes=False))
+        within = within.among(walked.ids, truncated=walked.truncated)
         paths, crossed = walked.paths, walked.edges_traversed
     elif sought.entity_id is not None:
         within = within.among([sought.entity_id])
@@ -160,6 +162,7 @@ def _ranked(
 ) -> Breathing[tuple[dict[str, Any], bool]]:
     """The answer, and whether more of what the index finds may belong to it. `indexed`: where the index stands that is
     not at the head."""
+    read_filter.judges_pins = True
     at = pinned_moment(state, asked, read_filter)
     # A walk through time uses its window for the edges.
     timed = sought if sought.traversal is None else msgspec.structs.replace(sought, since=None, until=None)
@@ -179,13 +182,14 @@ def _ranked(
         found = yield from word_search.past(state, read_filter, wanted, hits)
     # A model reads lines of text, whose tokens it limits; the structured content beside them has its own limit.
     bytes_max = room_for(principal, ANSWER_BYTES_MAX) if asked.fields is None else sought.bytes_max
-    ways, is_cut = _ways(prepared, found, read_filter, bytes_max // 2)
+    ways = yield from _ways(prepared, found, read_filter, bytes_max // 2)
     left = bytes_max - size_of(ways)
-    answer = listed_hits(state, read_filter, wanted, found, asked.fields, _tokens_for(asked, principal), left)
+    tokens_max = _tokens_for(asked, principal)
+    answer = yield from listed_hits(state, read_filter, wanted, found, asked.fields, tokens_max, left)
     if not found.hits and not sought.offset:
         answer |= _nothing_found(state, read_filter, wanted)
     answer |= ways
-    truncated = found.truncated or prepared.within.truncated or indexed is not None or is_cut
+    truncated = found.truncated or prepared.within.truncated or indexed is not None
     answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
     if indexed is not None:
         answer["indexed_position"] = indexed
@@ -212,12 +216,10 @@ def _nothing_found(state: State, read_filter: ReadFilter, wanted: Wanted) -> dic
     return told
 
 
-def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter, bytes_max: int) -> tuple[dict[str, Any], bool]:
-    """Those that fit, and whether some do not."""
+def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter, bytes_max: int) -> Breathing[dict[str, Any]]:
     if prepared.paths is None:
-        return {}, False
+        return {}
     ends = {hit.entity.id for hit in found.hits}
     paths = [path for path in prepared.paths if path.ids[-1] in ends]
-    shown = within_budget((slim(path_of(path, read_filter), "edges", bytes_max) for path in paths), bytes_max)
-    ways = {"paths": shown, "edges_traversed": prepared.edges_traversed, "delegated_to": None}
-    return ways, len(shown) < len(paths)
+    shown = yield from listed_paths(paths, read_filter, bytes_max)
+    return {**shown, "edges_traversed": prepared.edges_traversed, "delegated_to": None}

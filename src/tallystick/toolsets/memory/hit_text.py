@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.reserved_attributes import said
 from tallystick.projections.text.entity_words import values
-from tallystick.projections.text.words import RUN, stem, words_of
+from tallystick.projections.text.words import RUN, stem, words_in
 from tallystick.state import Edge, Node
 
 SEPARATOR = " · "
@@ -32,12 +33,14 @@ _NAMING_CHARACTERS = 60
 _WITHIN = 64 << 10
 """Characters in which the words are looked for: nobody else is answered meanwhile."""
 _PLACES_MAX = 500
+_VALUES_MAX = 10_000
+"""Values of an entity that its text is made of."""
 
 
 def parts_of(entity: Node | Edge) -> list[str]:
     """All that it says, each thing once and on one line: first what names it, then its text, then the rest."""
     by_key: dict[str, list[str]] = {}
-    for key, value in _leaves(said(entity.attrs)):
+    for key, value in islice(_leaves(said(entity.attrs)), _VALUES_MAX):
         text = _told(value)
         if text and text != entity.id and not (_is_reserved(entity) and _is_housekeeping(key, value)):
             by_key.setdefault(key, []).append(text)
@@ -48,11 +51,10 @@ def parts_of(entity: Node | Edge) -> list[str]:
     )
     naming = [", ".join(by_key.pop(key)) for key in NAMING if key in by_key]
     telling = [text for key in TELLING for text in by_key.pop(key, ())]
+    content = _content(entity)[:_WITHIN]
     prose = [text for told in by_key.values() if any(" " in each for each in told) for text in told]
     short = [f"{_flat(key)}: {', '.join(told)}" for key, told in by_key.items() if not any(" " in it for it in told)]
-    return list(
-        dict.fromkeys(part for part in (*ends, *naming, *telling, _flat(_content(entity)), *prose, *short) if part)
-    )
+    return list(dict.fromkeys(part for part in (*ends, *naming, *telling, _flat(content), *prose, *short) if part))
 
 
 def searched_text(entity: Node | Edge) -> str:
@@ -118,7 +120,7 @@ def _best_start(places: list[Place], characters: int) -> int:
 def _places(text: str, words: frozenset[str]) -> list[Place]:
     found: list[Place] = []
     for match in RUN.finditer(text, 0, _WITHIN):
-        said = words_of(match[0].casefold())
+        said = words_in(match[0])
         for number, word in enumerate(said):
             if stem(word) in words:
                 # Where it stands within a run of several, near enough.
@@ -145,7 +147,7 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def _told(value: Any) -> str:
     if isinstance(value, str):
-        return _flat(value)
+        return _flat(value[:_WITHIN])
     if isinstance(value, bool):
         return "yes" if value else ""
     return str(value)

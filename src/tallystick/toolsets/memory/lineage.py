@@ -6,7 +6,6 @@ import asyncio
 import csv
 import io
 import re
-import time
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -24,21 +23,21 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, PAGE_MAX, LineageArguments, agree, refuse
 from tallystick.toolsets.truncation import room_for, size_of, while_fitting
+from tallystick.turns import paced
 
 if TYPE_CHECKING:
     from tallystick.projections.openlineage import EventBuilder
     from tallystick.store import Store
 
-STEPS = 250
+_COMMITS_BYTES_MAX = 16 << 20
+"""Of the payloads of the commits that a page of events is written from."""
 PROOFS_MAX = 50
 """On a page: each has about two thousand characters."""
-_BREATH_SECONDS = 0.005
 
 T = TypeVar("T")
 
 Depth = Literal["direct", "full"]
 Answering = Generator[None, None, "dict[str, Any] | Page"]
-Shape = Callable[["Page"], Awaitable[dict[str, Any]]]
 Prove = Callable[[str, Sequence["PlacedCommit"]], list[str | None]]
 """By tenant: for each a proof that others can check; None where it is not signed yet. Raises NotFound where nothing was
 signed. Reads files."""
@@ -59,14 +58,17 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     read_filter: ReadFilter
     bytes_max: int
+    is_proved: bool = False
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """What was found of it. It is put into words when the state no longer waits for that."""
 
     wanted: Wanted
-    found: Lineage
+    total: int
     entity: dict[str, Any]
+    items: Sequence[Any]
+    """As the form of the answer takes them: records, lines, commits."""
     event_builder: EventBuilder | None
     """For events: knows the runs that started on earlier pages."""
     placed: Sequence[PlacedCommit] = ()
@@ -75,7 +77,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     def pagination(self, shown: int) -> dict[str, Any]:
         wanted = self.wanted
-        return pagination(total=self.found.total, offset=wanted.offset, limit=wanted.limit, shown=shown)
+        return pagination(total=self.total, offset=wanted.offset, limit=wanted.limit, shown=shown)
 
 
 async def lineage(store: Store, principal: Principal, asked: LineageArguments, prove: Prove | None = None) -> Answer:
@@ -109,37 +111,44 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments, p
             limit=min(PAGE_DEFAULT if asked.limit is None else asked.limit, PROOFS_MAX if asked.proof else PAGE_MAX),
             read_filter=read_filter,
             bytes_max=bytes_max,
+            is_proved=asked.proof,
         )
-        return _history(state, asked.entity_id, wanted, has_runs=form == "openlineage_v1", is_proved=asked.proof)
+        return _history(state, asked.entity_id, wanted, FORMS[form])
 
     found: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
     if isinstance(found, Page) and prove is not None and found.placed:
         proofs = await asyncio.to_thread(prove, principal.tenant, found.placed)
         found = msgspec.structs.replace(found, proofs=proofs)
-    return Answer(await SHAPES[form](found) if isinstance(found, Page) else found)
+    return Answer(await FORMS[form].answer(found) if isinstance(found, Page) else found)
 
 
-def _history(state: State, entity_id: str, wanted: Wanted, *, has_runs: bool, is_proved: bool) -> Answering:
-    found = state.lineage(entity_id, wanted.depth, wanted.offset, wanted.limit, wanted.read_filter)
+def _history(state: State, entity_id: str, wanted: Wanted, form: Form) -> Answering:
+    """The commits of the page are read one after the other, until there is no room for the next."""
+    found = state.lineage(entity_id, "direct", 0, 0, wanted.read_filter)
     if found is None:
         raise _unknown(entity_id)
-    event_builder = (yield from _earlier(state, found, wanted)) if has_runs else None
-    return Page(
-        wanted=wanted,
-        found=found,
-        entity=_entity(wanted.read_filter, found, wanted.bytes_max),
-        event_builder=event_builder,
-        placed=(yield from _placed(state, found)) if is_proved else (),
-    )
-
-
-def _placed(state: State, found: Lineage) -> Generator[None, None, list[PlacedCommit]]:
-    placed = []
-    for step in found.steps:
-        at = state.head_at(step.commit.lamport).count
-        placed.append(PlacedCommit(step.commit, at - 1, state.commit(at - 1).record_hash if at > 1 else ""))
+    entity = _entity(wanted.read_filter, found, wanted.bytes_max)
+    seqs = yield from state.commits_of(entity_id, wanted.depth, wanted.read_filter)
+    event_builder = (yield from _earlier(state, found, seqs[: wanted.offset])) if form.has_runs else None
+    items: list[Any] = []
+    placed: list[PlacedCommit] = []
+    left = form.room(wanted.bytes_max, entity)
+    for seq in seqs[wanted.offset : wanted.offset + wanted.limit]:
+        step = state.step(seq)
+        item = form.item(found.id, step, wanted.bytes_max)
+        left -= form.size(item) + 1
+        if items and left < 0:
+            break
+        items.append(item)
+        if wanted.is_proved:
+            placed.append(_placed(state, step.commit))
         yield
-    return placed
+    return Page(wanted=wanted, total=len(seqs), entity=entity, items=items, event_builder=event_builder, placed=placed)
+
+
+def _placed(state: State, commit: Commit) -> PlacedCommit:
+    at = state.head_at(commit.lamport).count
+    return PlacedCommit(commit, at - 1, state.commit(at - 1).record_hash if at > 1 else "")
 
 
 def _summary(state: State, entity_id: str, read_filter: ReadFilter, bytes_max: int) -> dict[str, Any]:
@@ -158,11 +167,10 @@ def _unknown(entity_id: str) -> NotFound:
 
 
 async def _as_json(page: Page) -> dict[str, Any]:
-    bytes_max = page.wanted.bytes_max
-    documents: Iterator[dict[str, Any]] = (record_of(step, bytes_max) for step in page.found.steps)
+    records = list(page.items)
     if page.placed:
-        documents = ({**each, "proof": proof} for each, proof in zip(documents, page.proofs, strict=True))
-    records = await _gathered(while_fitting(documents, bytes_max - size_of(page.entity)))
+        proved = ({**each, "proof": proof} for each, proof in zip(records, page.proofs, strict=True))
+        records = await _gathered(while_fitting(proved, page.wanted.bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,
         "lineage": records,
@@ -187,14 +195,15 @@ def record_of(step: Step, bytes_max: int) -> dict[str, Any]:
         "lamport": commit.lamport,
         "content_hash": commit.content_hash,
         "tool": commit.tool,
+        "policy_version": commit.policy_version,
         "run_context": commit.run_context,
     }
     if commit.reason is not None:
         record["reason"] = commit.reason
     if step.changes is not None:
-        record["changes"] = step.changes
+        record |= {"changes": step.changes, "before": step.before}
     record |= _subject(step)
-    return slim(record, "changes", bytes_max // 4)
+    return slim(slim(record, "before", bytes_max // 4), "changes", bytes_max // 4)
 
 
 def _subject(step: Step) -> dict[str, Any]:
@@ -224,17 +233,16 @@ COLUMNS = (
     "reason",
     "changes",
     "content_hash",
+    "before",
+    "policy_version",
 )
 
 
 async def _as_csv(page: Page) -> dict[str, Any]:
-    found, bytes_max = page.found, page.wanted.bytes_max
-    documents = (csv_line(row_of(found.id, step, bytes_max)) for step in found.steps)
-    rows = await _gathered(while_fitting(documents, bytes_max))
     return {
         "export_format": "csv",
-        "csv": csv_line(list(COLUMNS)) + "".join(rows),
-        "pagination": page.pagination(len(rows)),
+        "csv": csv_line(list(COLUMNS)) + "".join(page.items),
+        "pagination": page.pagination(len(page.items)),
     }
 
 
@@ -271,7 +279,7 @@ def csv_line(cells: list[str]) -> str:
 async def _as_openlineage(page: Page) -> dict[str, Any]:
     event_builder = page.event_builder
     assert event_builder is not None
-    events = ({"events": event_builder.tell(step.commit)} for step in page.found.steps)
+    events = ({"events": event_builder.tell(commit)} for commit in page.items)
     commits = await _gathered(while_fitting(events, page.wanted.bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,
@@ -281,29 +289,52 @@ async def _as_openlineage(page: Page) -> dict[str, Any]:
     }
 
 
-def _earlier(state: State, found: Lineage, wanted: Wanted) -> Generator[None, None, EventBuilder]:
+def _earlier(state: State, found: Lineage, seqs: Sequence[int]) -> Generator[None, None, EventBuilder]:
     """A run starts with its first commit on this entity, also when that is on an earlier page."""
     from tallystick.projections.openlineage import EventBuilder
 
     event_builder = EventBuilder(lambda commit: found.type)
-    for start in range(0, wanted.offset, STEPS):
-        earlier = state.lineage(found.id, wanted.depth, start, min(STEPS, wanted.offset - start), wanted.read_filter)
-        for step in earlier.steps if earlier else ():
-            event_builder.skip(step.commit)
+    for seq in seqs:
+        event_builder.skip(state.commit(seq))
         yield
     return event_builder
 
 
 async def _gathered(items: Iterator[T]) -> list[T]:
     """Others are served in between: the events of a thousand commits take a second to write."""
-    found: list[T] = []
-    breath = time.monotonic()
-    for item in items:
-        found.append(item)
-        if time.monotonic() - breath > _BREATH_SECONDS:
-            await asyncio.sleep(0)
-            breath = time.monotonic()
-    return found
+    return [item async for item in paced(items)]
 
 
-SHAPES: dict[str, Shape] = {"json": _as_json, "csv": _as_csv, "openlineage_v1": _as_openlineage}
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of the answer. Items are made while the state is looked at, the rest when it no longer waits."""
+
+    item: Callable[[str, Step, int], Any]
+    """Of an entity id, a step and the bytes of the whole answer."""
+    size: Callable[[Any], int]
+    room: Callable[[int, dict[str, Any]], int]
+    """The bytes that all items may have, of those of the answer and the entity in it."""
+    answer: Callable[[Page], Awaitable[dict[str, Any]]]
+    has_runs: bool = False
+
+
+FORMS: dict[str, Form] = {
+    "json": Form(
+        item=lambda entity_id, step, bytes_max: record_of(step, bytes_max),
+        size=size_of,
+        room=lambda bytes_max, entity: bytes_max - size_of(entity),
+        answer=_as_json,
+    ),
+    "csv": Form(
+        item=lambda entity_id, step, bytes_max: csv_line(row_of(entity_id, step, bytes_max)),
+        size=size_of,
+        room=lambda bytes_max, entity: bytes_max,
+        answer=_as_csv,
+    ),
+    "openlineage_v1": Form(
+        item=lambda entity_id, step, bytes_max: step.commit,
+        size=lambda commit: len(commit.payload),
+        room=lambda bytes_max, entity: max(bytes_max, _COMMITS_BYTES_MAX),
+        answer=_as_openlineage,
+        has_runs=True,
+    ),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tallystick.state import Breathing, Condition, Node, Query, Walk
+from tallystick.state import Breathing, Condition, Query, Walk
 from tallystick.state.ontology import Ontology
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.stale_facts import find_stale
@@ -31,12 +31,6 @@ class Within(msgspec.Struct, frozen=True):
     ids: list[str] | None = None
     types: frozenset[str] | None = None
     truncated: bool = False
-
-    def of(self, nodes: list[Node]) -> list[Node]:
-        """Those of the nodes that it is restricted to."""
-        ids = None if self.ids is None else frozenset(self.ids)
-        typed = [node for node in nodes if self.types is None or node.type in self.types]
-        return [node for node in typed if ids is None or node.id in ids]
 
     def among(self, ids: list[str], *, truncated: bool = False) -> Within:
         """Restricted to these, too."""

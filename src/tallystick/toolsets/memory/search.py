@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,25 +11,26 @@ import msgspec
 
 from tallystick.clock import elapsed_ms
 from tallystick.policy import Action, Principal
-from tallystick.state import Breathing, Node, Page, Query, Walked
+from tallystick.state import Breathing, Node, Path, Provenance, Query
 from tallystick.state.facets import Facet
 from tallystick.state.read_filter import ReadFilter
+from tallystick.state.search import Located
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory import by_words, delegation, scope
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
+    listed_paths,
     only,
     origin_of,
     pagination,
-    path_of,
     provenance_of,
     slim,
 )
 from tallystick.toolsets.memory.arguments import SearchArguments, Traversal
 from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinned_moment, understand, walk_of
-from tallystick.toolsets.truncation import room_for, shortened, size_of, within_budget
+from tallystick.toolsets.truncation import fitting, room_for, shortened, size_of
 
 if TYPE_CHECKING:
     from tallystick.projections.cypher.walks import GraphWalks
@@ -109,6 +110,7 @@ def _look(sought: SearchQuery, asked: SearchArguments, find: Find, state: State,
     if asked.if_position == position:
         return {"unchanged": True, "position": position}
     started = time.perf_counter_ns()
+    read_filter.judges_pins = True
     answer = yield from find(state, sought, asked, read_filter)
     answer["position"] = position
     answer["query_latency_ms"] = elapsed_ms(started)
@@ -130,25 +132,31 @@ def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_fi
         filter_of(sought, at), ids=None if ids is None else tuple(ids), types=within.types, limit=sought.limit
     )
     page = yield from _readable(state, msgspec.structs.replace(query, offset=sought.offset), read_filter)
-    answer = _listed(read_filter, page.nodes, page.total, sought, asked.fields, sought.bytes_max)
+    answer = yield from _listed(
+        read_filter, _nodes(state, page.ids, at), page.total, sought, asked.fields, sought.bytes_max
+    )
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
 
-def _readable(state: State, query: Query, read_filter: ReadFilter) -> Generator[None, None, Page]:
+def _readable(state: State, query: Query, read_filter: ReadFilter) -> Breathing[Located]:
     """The page of what the principal may read.
 
     Looked through from the start, only as far as the page needs: the total is then one more than the page
     ends at, and exact when the page is the last. How much was withheld shows nowhere.
     """
     if not read_filter.narrows:
-        return (yield from state.search(query))
+        return (yield from state.locate(query))
     end = query.offset + query.limit
     taken = end + 1
     while True:
-        page: Page = yield from state.search(msgspec.structs.replace(query, offset=0, limit=taken))
-        seen = [node for node in page.nodes if read_filter.allows(node.id)]
+        page = yield from state.locate(msgspec.structs.replace(query, offset=0, limit=taken))
+        seen: list[str] = []
+        for each in page.ids:
+            if read_filter.allows(each):
+                seen.append(each)
+            yield
         if len(seen) > end or taken >= page.total or read_filter.pending:
-            return Page(seen[query.offset : end], min(len(seen), end + 1), page.indexed)
+            return Located(seen[query.offset : end], min(len(seen), end + 1), page.indexed)
         taken *= 4
 
 
@@ -157,21 +165,18 @@ def _walked(
 ) -> Looked:
     at = pinned_moment(state, asked, read_filter)
     traversal = sought.traversal or Traversal()
-    walked = yield from state.walk(walk_of(sought, traversal, at, hops_max, read_filter))
+    walk = walk_of(sought, traversal, at, hops_max, read_filter)
+    walked = yield from state.walk(msgspec.structs.replace(walk, reads_nodes=False))
     within = yield from scope.resolve(state, read_filter, sought.scope, at)
-    nodes = within.of((yield from _narrowed(state, sought, at, walked)))
-    if asked.stale:
-        nodes = [node for node in nodes if read_filter.stale(node.id) is not None]
-    kept = {node.id for node in nodes}
+    ids = yield from _narrowed(state, sought, asked, within, walked.ids, at, read_filter)
+    kept = frozenset(ids)
     paths = [path for path in walked.paths if traversal.to is not None or path.ids[-1] in kept]
-    half = sought.bytes_max // 2
-    shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
-    reached = nodes[sought.offset : sought.offset + sought.limit]
-    left = sought.bytes_max - size_of(shown)
-    return _listed(read_filter, reached, len(nodes), sought, asked.fields, left) | {
-        "paths": shown,
+    shown, left = yield from _ways(paths, read_filter, sought.bytes_max)
+    page = _nodes(state, ids[sought.offset : sought.offset + sought.limit], at)
+    return (yield from _listed(read_filter, page, len(ids), sought, asked.fields, left)) | {
+        **shown,
         "edges_traversed": walked.edges_traversed,
-        "truncated": walked.truncated or within.truncated or traversal.hops > hops_max or len(shown) < len(paths),
+        "truncated": walked.truncated or within.truncated or traversal.hops > hops_max,
         "delegated_to": None,
         "cache_hit": False,
     }
@@ -189,55 +194,75 @@ def _delegated(
     at = state.count
     walk = msgspec.structs.replace(found.walk, at=at, read_filter=read_filter, reads_nodes=False)
     reached = yield from state.reach(walk)
-    ids = reached.nodes[1:]
     within = yield from scope.resolve(state, read_filter, sought.scope, at)
-    if sought.type is not None or sought.conditions or within.types is not None:
-        query = Query(ids=tuple(ids), type=sought.type, types=within.types, conditions=sought.conditions, at=at)
-        kept = frozenset((yield from state.find_ids(query, len(ids))) or ())
-        ids = [each for each in ids if each in kept]
-    ids = within.among(ids).ids or []
-    if asked.stale:
-        ids = [each for each in ids if read_filter.stale(each) is not None]
+    ids = yield from _narrowed(state, sought, asked, within, reached.nodes[1:], at, read_filter)
     walked = yield from state.walk(walk)
     ends = frozenset(ids)
     paths = [path for path in walked.paths if path.ids[-1] in ends]
-    half = sought.bytes_max // 2
-    shown = within_budget((slim(path_of(path, read_filter), "edges", half) for path in paths), half)
-    page = [node for each in ids[sought.offset : sought.offset + sought.limit] if (node := state.node(each, at))]
-    return _listed(read_filter, page, len(ids), sought, asked.fields, sought.bytes_max - size_of(shown)) | {
-        "paths": shown,
+    shown, left = yield from _ways(paths, read_filter, sought.bytes_max)
+    page = _nodes(state, ids[sought.offset : sought.offset + sought.limit], at)
+    return (yield from _listed(read_filter, page, len(ids), sought, asked.fields, left)) | {
+        **shown,
         "edges_traversed": walked.edges_traversed,
-        "truncated": found.truncated or walked.truncated or within.truncated or len(shown) < len(paths),
+        "truncated": found.truncated or walked.truncated or within.truncated,
         "delegated_to": found.engine,
         "cache_hit": False,
     }
 
 
-def _narrowed(state: State, sought: SearchQuery, at: int, walked: Walked) -> Breathing[list[Node]]:
-    """With a type or attributes asked for: the entities that have them."""
-    if sought.type is None and not sought.conditions:
-        return walked.nodes
-    ids = tuple(node.id for node in walked.nodes)
-    query = Query(ids=ids, type=sought.type, conditions=sought.conditions, at=at, limit=len(ids))
-    page: Page = yield from state.search(query)
-    kept = {node.id for node in page.nodes}
-    return [node for node in walked.nodes if node.id in kept]
+def _narrowed(
+    state: State,
+    sought: SearchQuery,
+    asked: SearchArguments,
+    within: scope.Within,
+    ids: list[str],
+    at: int,
+    read_filter: ReadFilter,
+) -> Breathing[list[str]]:
+    """Those that are of the type and by the author, have the attributes, lie within the scope, and are stale, where
+    that is asked for."""
+    if sought.type is not None or sought.conditions or sought.author is not None or within.types is not None:
+        # A walk uses its window of time for the edges.
+        query = filter_of(msgspec.structs.replace(sought, since=None, until=None), at)
+        found = msgspec.structs.replace(query, ids=tuple(ids), types=within.types, limit=len(ids))
+        page = yield from state.locate(found)
+        kept = frozenset(page.ids)
+        ids = [each for each in ids if each in kept]
+    ids = within.among(ids).ids or []
+    return [each for each in ids if read_filter.stale(each) is not None] if asked.stale else ids
+
+
+def _nodes(state: State, ids: Iterable[str], at: int) -> Iterator[Node]:
+    return (node for each in ids if (node := state.node(each, at)) is not None)
+
+
+def _ways(paths: list[Path], read_filter: ReadFilter, bytes_max: int) -> Breathing[tuple[dict[str, Any], int]]:
+    """The paths that fit into half of an answer, and the bytes that they leave to the rest."""
+    shown = yield from listed_paths(paths, read_filter, bytes_max // 2)
+    return shown, bytes_max - size_of(shown)
 
 
 def _listed(
     read_filter: ReadFilter,
-    nodes: list[Node],
+    nodes: Iterable[Node],
     total: int,
     sought: SearchQuery,
     fields: list[str] | None,
     bytes_max: int,
-) -> dict[str, Any]:
-    documents = (read_filter.warned(node.id, _result_of(node, fields, bytes_max)) for node in nodes)
-    entities = within_budget(documents, bytes_max)
-    newest = max(nodes[: len(entities)], key=lambda node: node.provenance.lamport, default=None)
+) -> Looked:
+    """The nodes are read one after the other, until there is no room for the next."""
+    origins: list[Provenance] = []
+
+    def documents() -> Iterator[dict[str, Any]]:
+        for node in nodes:
+            origins.append(node.provenance)
+            yield read_filter.warned(node.id, _result_of(node, fields, bytes_max))
+
+    entities = yield from fitting(documents(), bytes_max)
+    newest = max(origins[: len(entities)], key=lambda origin: origin.lamport, default=None)
     return {
         "entities": entities,
-        "provenance": origin_of(newest.provenance) if newest else None,
+        "provenance": origin_of(newest) if newest else None,
         "pagination": pagination(total=total, offset=sought.offset, limit=sought.limit, shown=len(entities)),
     }
 
@@ -258,7 +283,9 @@ def _facets(
     found = yield from state.facets(read_filter, sought.type, FACETS_MAX)
     share = bytes_max // 3
     kinds = {"types": found.types, "attributes": found.attributes, "relations": found.relations}
-    shown = {name: within_budget(map(_facet, facets), share) for name, facets in kinds.items()}
+    shown = {}
+    for name, facets in kinds.items():
+        shown[name] = yield from fitting(map(_facet, facets), share)
     omitted = found.omitted + sum(len(kinds[name]) - len(shown[name]) for name in kinds)
     return {"facets": shown | ({"omitted": omitted} if omitted and not read_filter.narrows else {})}
 

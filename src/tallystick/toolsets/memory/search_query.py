@@ -44,6 +44,7 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
     entity_id: str | None
     type: str | None
     conditions: tuple[Condition, ...]
+    author: str | None
     since: int | None
     until: int | None
     traversal: Traversal | None
@@ -81,6 +82,7 @@ def understand(asked: SearchArguments, bytes_max: int) -> SearchQuery:
         entity_id=entity_id,
         type=agree(problems, type=asked.type, filters__type=nested.type),
         conditions=conditions_of(problems, agree(problems, attrs=asked.attrs, filters__attrs=nested.attrs) or {}),
+        author=asked.author,
         since=from_text(since) if since is not None else None,
         until=from_text(until) if until is not None else None,
         traversal=agree(problems, traversal=asked.traversal, filters__traversal=nested.traversal),
@@ -198,7 +200,14 @@ def _fits(operator: str, operand: Any) -> bool:
 
 
 def filter_of(sought: SearchQuery, at: int) -> Query:
-    return Query(type=sought.type, conditions=sought.conditions, since=sought.since, until=sought.until, at=at)
+    return Query(
+        type=sought.type,
+        conditions=sought.conditions,
+        author=sought.author,
+        since=sought.since,
+        until=sought.until,
+        at=at,
+    )
 
 
 def pinned_moment(state: State, asked: SearchArguments, read_filter: ReadFilter) -> int:

@@ -6,6 +6,7 @@ index is in threads that share one interpreter with every other call, so looks a
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tallystick.commits.payloads import NodePayload
 from tallystick.commits.reserved_attributes import said
-from tallystick.errors import TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.entity_words import values
 from tallystick.state.read_filter import ReadFilter
@@ -22,6 +22,8 @@ from tallystick.state.state import State
 if TYPE_CHECKING:
     from tallystick.projections.text import TextIndex
     from tallystick.store import Store
+
+logger = logging.getLogger(__name__)
 
 SECONDS = 0.002
 SHOWN = 3
@@ -53,7 +55,9 @@ class SimilarNodes:
         try:
             found = await self._look(principal.tenant, nodes, started + SECONDS)
             return await _readable(store, principal, found) if found else {}
-        except TallystickError:
+        except Exception as error:
+            # The write is durable by now, so it is answered without this.
+            logger.warning("similar nodes could not be looked up: %s", error)
             return {}
         finally:
             self._looking = False

@@ -8,9 +8,10 @@ index everything is read.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -18,19 +19,24 @@ from tallystick.clock import from_text
 from tallystick.projections.text import Hit
 from tallystick.projections.text.entity_words import NAME_KEYS, NAME_WORDS_MAX
 from tallystick.projections.text.ranking import EDGE, LENGTH_WEIGHT, NAMED, SATURATION, asked_words
-from tallystick.projections.text.words import stem, words_of
+from tallystick.projections.text.words import stem, words_in, words_of
 from tallystick.state import Breathing, Edge, EntityKind, Node, Query
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.memory import hit_text
 from tallystick.toolsets.memory.scope import Within
+from tallystick.toolsets.truncation import size_of
 
 Entity = Node | Edge
 
 PAST_SECONDS = 0.8
 """A look that takes a whole second is given up."""
 _BATCH = 64
+_HELD_BYTES_MAX = 16 << 20
+"""Of the attributes of the hits on a page."""
 _BLOCK = 64
+_PIECE_CHARACTERS = 16 << 10
+_BLANK = re.compile(r"\s")
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -50,6 +56,8 @@ class Matches(msgspec.Struct, frozen=True):
     truncated: bool = False
     is_short: bool = False
     """More of what the index finds may belong on the page, or behind it."""
+    is_cut: bool = False
+    """The page is shorter than was asked for, since its entities are large."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +75,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def end(self) -> int:
         return self.offset + self.limit
 
+    @property
+    def first_block(self) -> int:
+        """The start of the block that the page begins in."""
+        return self.offset // _BLOCK * _BLOCK
+
     def stems(self) -> frozenset[str]:
         return frozenset(map(stem, asked_words(self.query)))
 
@@ -77,11 +90,22 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 def page_of(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[Hit]) -> Breathing[Matches]:
     """Of what the index found, the page of what is there, passes the filter and may be read."""
     found: list[Ranked] = []
+    passed, held = 0, 0
     for start in range(0, len(hits), _BATCH):
         batch = hits[start : start + _BATCH]
         entities = yield from _readable(state, read_filter, wanted, [(hit.kind, hit.id) for hit in batch])
-        found += [Ranked(entities[hit.kind, hit.id], hit.score) for hit in batch if (hit.kind, hit.id) in entities]
-        if len(found) > wanted.end and len(found) >= _whole_blocks(wanted.end):
+        for hit in batch:
+            entity = entities.pop((hit.kind, hit.id), None)
+            if entity is None or (passed := passed + 1) <= wanted.first_block:
+                continue
+            found.append(Ranked(entity, hit.score))
+            if passed > wanted.offset:
+                held += size_of(entity.attrs)
+            if held > _HELD_BYTES_MAX and passed < wanted.end and passed % _BLOCK == 0:
+                shorter = msgspec.structs.replace(wanted, limit=passed - wanted.offset)
+                return msgspec.structs.replace(_page(state, read_filter, shorter, found), has_more=True, is_cut=True)
+            yield
+        if passed > wanted.end and passed >= _whole_blocks(wanted.end):
             break
     return _page(state, read_filter, wanted, found)
 
@@ -91,16 +115,17 @@ def _page(
 ) -> Matches:
     """Of those that are shown with the same score, the stale ones come last.
 
+    `found` begins with the block that the page begins in.
     Within blocks, so that no more need be known than the blocks that the page is in; and these whole, so that each
     page takes what the others leave.
     """
-    has_more = len(found) > wanted.end
-    if not state.dates_any:
-        return Matches(found[wanted.offset : wanted.end], has_more, truncated, is_short=not has_more)
-    first, end = wanted.offset // _BLOCK * _BLOCK, _whole_blocks(wanted.end)
+    first, end = wanted.first_block, _whole_blocks(wanted.end)
+    has_more = first + len(found) > wanted.end
+    if not state.dates_any and not (read_filter.judges_pins and state.has_pins):
+        return Matches(found[wanted.offset - first : wanted.end - first], has_more, truncated, is_short=not has_more)
     ordered: list[Ranked] = []
     is_settled = True
-    for start in range(first, min(end, len(found)), _BLOCK):
+    for start in range(0, min(end - first, len(found)), _BLOCK):
         block = [(each, _is_stale(read_filter, each.entity)) for each in found[start : start + _BLOCK]]
         last = block[-1][0].shown_score
         # What follows is as good at most: it comes before none but the stale ones of the last score.
@@ -136,15 +161,13 @@ def past(state: State, read_filter: ReadFilter, wanted: Wanted, hits: Sequence[H
     scorer, late = _Scorer(wanted), False
     for start in range(0, len(candidates), _BATCH):
         entities = yield from _readable(state, read_filter, wanted, candidates[start : start + _BATCH])
-        for number, entity in enumerate(entities.values(), 1):
-            scorer.add(entity)
-            if number % 8 == 0:
-                yield
+        for entity in entities.values():
+            yield from scorer.add(entity)
         late = time.monotonic() > deadline and start + _BATCH < len(candidates)
         if late:
             break
         yield
-    return _page(state, read_filter, wanted, scorer.best(), truncated=late)
+    return _page(state, read_filter, wanted, scorer.best()[wanted.first_block :], truncated=late)
 
 
 class _Scorer:
@@ -156,13 +179,19 @@ class _Scorer:
         self._seen = self._words = 0
         self._matching: list[tuple[Entity, Counter[str], int]] = []
 
-    def add(self, entity: Entity) -> None:
-        words = [stem(word) for word in words_of(hit_text.searched_text(entity).casefold())]
+    def add(self, entity: Entity) -> Breathing[None]:
+        """A long text is taken apart in pieces, at blanks."""
+        found: Counter[str] = Counter()
+        count = 0
+        for text in _split(hit_text.searched_text(entity)):
+            words = [stem(word) for word in words_in(text)]
+            found.update(word for word in words if word in self._stems)
+            count += len(words)
+            yield
         self._seen += 1
-        self._words += len(words)
-        found = Counter(word for word in words if word in self._stems)
+        self._words += count
         if found:
-            self._matching.append((entity, found, len(words)))
+            self._matching.append((entity, found, count))
 
     def best(self) -> list[Ranked]:
         holders = Counter(word for _, found, _ in self._matching for word in found)
@@ -184,6 +213,16 @@ class _Scorer:
     def _says(self, name: object) -> bool:
         words = words_of(name.casefold()) if isinstance(name, str) and len(name) < 100 else []
         return 0 < len(words) <= NAME_WORDS_MAX and f" {' '.join(words)} " in f" {self._query} "
+
+
+def _split(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > _PIECE_CHARACTERS:
+        blank = _BLANK.search(text, start + _PIECE_CHARACTERS)
+        end = len(text) if blank is None else blank.end()
+        yield text[start:end]
+        start = end
+    yield text[start:]
 
 
 # -- what there is of it
@@ -222,7 +261,12 @@ def _edge(state: State, read_filter: ReadFilter, wanted: Wanted, edge_id: str) -
     owner = state.last_owner(edge.source)
     if types is not None and (owner is None or owner[0] not in types):
         return None
-    return edge if _is_within(edge.timestamp, query) else None
+    return edge if _is_within(edge.timestamp, query) and _is_by(state, edge, query) else None
+
+
+def _is_by(state: State, edge: Edge, query: Query) -> bool:
+    origin = None if query.author is None else state.edge_provenance(edge.id, query.at)
+    return query.author is None or (origin is not None and query.author in (origin.created_by, origin.updated_by))
 
 
 def _is_within(timestamp: str, query: Query) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tallystick.commits import Commit, Draft, Operation, reserved_attributes
+from tallystick.commits import REDACTIONS, Commit, Draft, Operation, reserved_attributes
 from tallystick.commits.chain import content_hash
 from tallystick.commits.payloads import name_of_edge, read_node
 from tallystick.errors import Conflict, TallystickError
@@ -49,7 +49,7 @@ async def write(
     author = speaker(principal, asked.actor)
     if author is None:
         await store.refuse_actor(principal, targets[0].action, targets[0].resource, asked.actor or "")
-    said = [payload_of(each) for each, _ in placed]
+    said = [_with_relative_citations(store, payload_of(each)) for each, _ in placed]
     effects: list[Effect] = []
 
     def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
@@ -65,7 +65,17 @@ async def write(
         give_commits(effects, receipt.commits)
         if similar is not None and any(effect.makes_node for effect in effects) and similar.is_ready(store, author):
             await _find_similar(similar, store, author, effects)
-    return Answer(answer_of(receipt, effects, several=asked.ops is not None))
+    full = asked.receipt or principal.is_program
+    return Answer(answer_of(receipt, effects, several=asked.ops is not None, full=full))
+
+
+def _with_relative_citations(store: Store, payload: Payload) -> Payload:
+    attrs = payload.get("attrs")
+    cites = attrs.get(reserved_attributes.CITES) if isinstance(attrs, dict) else None
+    if not isinstance(attrs, dict) or not isinstance(cites, list):
+        return payload
+    relative = [store.relative_path(each) if isinstance(each, str) else each for each in cites]
+    return {**payload, "attrs": {**attrs, reserved_attributes.CITES: relative}}
 
 
 def speaker(principal: Principal, actor: str | None) -> Principal | None:
@@ -109,6 +119,10 @@ def _says_the_same(state: State, commit: Commit, asked: WriteArguments, said: Se
         written = commit.document()
         is_it = asked.edge_id == name_of_edge(written)
         return is_it and all(written.get(name) == value for name, value in payload.items())
+    if commit.operation in REDACTIONS:
+        # What the redacted entity supersedes is filled in at the head.
+        written = {name: value for name, value in commit.document().items() if name != reserved_attributes.SUPERSEDES}
+        return content_hash(written) == content_hash(payload)
     return commit.content_hash == content_hash(payload)
 
 

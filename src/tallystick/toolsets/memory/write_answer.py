@@ -12,6 +12,7 @@ from tallystick.commits import Commit
 from tallystick.partition import Receipt
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.toolsets.memory.answers import COMMIT_ID_DIGITS
 from tallystick.toolsets.memory.arguments import WriteArguments, WriteOperation
 from tallystick.toolsets.memory.draft_graph import DraftGraph, Payload
 from tallystick.toolsets.memory.write_draft import UPSERTS, VERBS, Drafted, dropped_by
@@ -24,6 +25,7 @@ DROPPED_MAX = 100
 class Effect(msgspec.Struct):
     """What one operation of the call comes to."""
 
+    entity_id: str
     readable: list[bool]
     """For each of its commits, whether the caller may know of it. The last is the one that was asked for; those
     before it are of edges that it takes along, which may lead to what may not be read."""
@@ -35,9 +37,9 @@ class Effect(msgspec.Struct):
 
 def effect_of(graph: DraftGraph, asked: WriteOperation, drafted: Drafted) -> Effect:
     if not graph.narrows:
-        return Effect([True] * len(drafted.operations), drafted.dropped, drafted.makes_node)
+        return Effect(resource_of(asked), [True] * len(drafted.operations), drafted.dropped, drafted.makes_node)
     readable = [_may_count(graph, each.payload) for each in drafted.operations]
-    return Effect(readable, _readable_of(graph, asked, drafted.dropped), drafted.makes_node)
+    return Effect(resource_of(asked), readable, _readable_of(graph, asked, drafted.dropped), drafted.makes_node)
 
 
 def effects_again(state: State, read_filter: ReadFilter, asked: WriteArguments, written: Commit) -> list[Effect]:
@@ -52,7 +54,8 @@ def effects_again(state: State, read_filter: ReadFilter, asked: WriteArguments, 
         before = state.document_before(made[-1]) if made[-1].operation in UPSERTS else None
         dropped = dropped_by(operation, before["attrs"], made[-1].document()["attrs"]) if before else []
         readable = [not graph.narrows or _may_count(graph, commit.document()) for commit in made]
-        effects.append(Effect(readable, _readable_of(graph, operation, dropped), commits=made))
+        shown = _readable_of(graph, operation, dropped)
+        effects.append(Effect(resource_of(operation), readable, shown, commits=made))
     return effects
 
 
@@ -77,20 +80,21 @@ def give_commits(effects: Sequence[Effect], commits: list[Commit]) -> None:
         begin = end
 
 
-def answer_of(receipt: Receipt, effects: Sequence[Effect], *, several: bool) -> dict[str, Any]:
+def answer_of(receipt: Receipt, effects: Sequence[Effect], *, several: bool, full: bool) -> dict[str, Any]:
+    """One operation is answered with whole hashes, several only with `full`: else commit ids are shortened (X27)."""
     commit = effects[-1].commits[-1]
+    digits = None if full or not several else COMMIT_ID_DIGITS
     answer: dict[str, Any] = {
-        "commit_id": commit.commit_id,
+        "commit_id": commit.commit_id[:digits],
         "lamport": commit.lamport,
         "timestamp": commit.timestamp,
-        "content_hash": commit.content_hash,
-        "prev": commit.prev,
+        **({"content_hash": commit.content_hash, "prev": commit.prev} if digits is None else {}),
         "duplicate": receipt.duplicate,
     }
     if len(effects) > 1 or len(effects[0].commits) > 1:
         _add_batch(answer, effects)
     if several:
-        answer["results"] = [_result(each) for each in effects]
+        answer["results"] = [_result(each, digits) for each in effects]
     else:
         _add_details(answer, effects[0])
     if receipt.erasure_pending:
@@ -105,10 +109,14 @@ def _add_batch(answer: dict[str, Any], effects: Sequence[Effect]) -> None:
         answer["batch"] = {"commits": len(counted), "first_lamport": counted[0].lamport}
 
 
-def _result(effect: Effect) -> dict[str, Any]:
+def _result(effect: Effect, digits: int | None) -> dict[str, Any]:
     """Of one operation among several: what it takes to go on from it."""
     commit = effect.commits[-1]
-    result: dict[str, Any] = {"commit_id": commit.commit_id, "lamport": commit.lamport}
+    result: dict[str, Any] = {
+        "id": effect.entity_id,
+        "commit_id": commit.commit_id[:digits],
+        "lamport": commit.lamport,
+    }
     _add_details(result, effect)
     return result
 

@@ -114,11 +114,11 @@ def _taken(node_id: str) -> Conflict:
 
 
 def _upsert_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
-    _check_node_id(graph, payload["id"])
+    check_node_id(graph, payload["id"])
     return _replaced(Verb.UPSERT_NODE, asked, payload, graph.node(payload["id"]))
 
 
-def _check_node_id(graph: DraftGraph, node_id: str) -> None:
+def check_node_id(graph: DraftGraph, node_id: str) -> None:
     """Whoever asks by an id alone, the policy first of all, takes the node for what is meant: a node that is called
     like somebody else's edge would make that edge its author's to delete."""
     if not graph.knows_node(node_id) and graph.edge_name(node_id) is not None:
@@ -189,9 +189,13 @@ def _redact_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> 
 
 
 def _check_ends(graph: DraftGraph, asked: WriteOperation) -> None:
-    """What may not be read is missing, too."""
     assert asked.edge is not None
-    ends = dict.fromkeys((asked.edge.source, asked.edge.to))
+    check_ends(graph, asked.edge.source, asked.edge.to)
+
+
+def check_ends(graph: DraftGraph, source: str, target: str) -> None:
+    """What may not be read is missing, too."""
+    ends = dict.fromkeys((source, target))
     missing = [each for each in ends if graph.type_of(each) is None or not graph.allows(each)]
     if missing:
         raise NotFound(
@@ -216,19 +220,19 @@ EDGE_CHECKS: dict[str, Callable[[DraftGraph, WriteOperation], None]] = {
 
 
 def _upsert_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
-    _check_edge_id(graph, payload)
+    check_edge_id(graph, payload)
     return _replaced(Verb.UPSERT_EDGE, asked, payload, graph.edge(name_of_edge(payload)))
 
 
 def _patch_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
-    _check_edge_id(graph, payload)
+    check_edge_id(graph, payload)
     before = graph.edge(name_of_edge(payload))
     if before is None:
         raise _no_edge(asked)
     return _merged(Verb.UPSERT_EDGE, asked, payload, before)
 
 
-def _check_edge_id(graph: DraftGraph, payload: Payload) -> None:
+def check_edge_id(graph: DraftGraph, payload: Payload) -> None:
     """A chosen id belongs to its ends for good, and to no node: lineage by that id must be one history."""
     name = name_of_edge(payload)
     if graph.knows_node(name) and graph.edge_name(name) is None:

@@ -207,7 +207,7 @@ def request_hash(asked: WriteArguments) -> str:
 
 def _encoded(asked: WriteOperation, place: str | None) -> bytes:
     said = asked.model_dump(by_alias=True, exclude_none=True, exclude=None if asked.op in REDACTS else {"reason"})
-    aside = ("nonce", "actor", "run_context", "ops")
+    aside = ("nonce", "actor", "run_context", "ops", "receipt")
     try:
         return canonical_bytes({name: value for name, value in said.items() if name not in aside})
     except InvalidArgument as error:

@@ -41,7 +41,7 @@ async def create_connection(call: Call, asked: CreateConnection) -> Answer:
     attrs = asked.properties or {}
 
     def judge(state: State, read_filter: ReadFilter) -> None:
-        kind = lookup.get_connection_type(lookup.get_ontology(state), asked.type)
+        kind = lookup.get_connection_type(lookup.get_ontology(state, asked.type), asked.type)
         from_type, to_type = (lookup.get_end(state, read_filter, end) for end in (asked.from_node_id, asked.to_node_id))
         check_connection(kind, from_type, to_type, attrs)
         check_size(attrs)

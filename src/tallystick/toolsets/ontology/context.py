@@ -21,7 +21,7 @@ from tallystick.state import Edge, Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.drafts import Outdated, write_prepared
+from tallystick.toolsets.drafts import Outdated, after_commit, write_prepared
 
 if TYPE_CHECKING:
     from tallystick.store import Look, Store
@@ -102,7 +102,11 @@ class Writing(msgspec.Struct, frozen=True):
         )
 
     async def prepare(self, kind: Kind, entity_id: str, format: str, encoding: str, data: bytes) -> Prepared:
-        return await asyncio.to_thread(self.call.contents().prepare, kind, entity_id, format, encoding, data)
+        def prepare() -> Prepared:
+            text = self.call.store.screened(data.decode(), "content").encode() if encoding == "utf-8" else data
+            return self.call.contents().prepare(kind, entity_id, format, encoding, text)
+
+        return await asyncio.to_thread(prepare)
 
     async def commit(
         self,
@@ -125,7 +129,8 @@ class Writing(msgspec.Struct, frozen=True):
             written_type=self.written_type,
         )
         if self.call.context.published is not None:
-            await self.call.context.published(self.call.principal.tenant, receipt.commits[-1].lamport)
+            position = receipt.commits[-1].lamport
+            await after_commit(self.call.context.published(self.call.principal.tenant, position))
 
 
 def done(call: Call) -> Answer:

@@ -7,10 +7,7 @@ at the same time one is refused because it exists.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from tallystick.commits import Operation
 from tallystick.errors import Conflict, NotFound, TallystickError
@@ -35,6 +32,7 @@ from tallystick.toolsets.ontology.arguments import (
     ValidateConnection,
 )
 from tallystick.toolsets.ontology.context import Call, ToolContext, Writing, done
+from tallystick.toolsets.ontology.lookup import Preset, presets
 from tallystick.toolsets.ontology.violations import Rules, rules_of, violations
 
 if TYPE_CHECKING:
@@ -153,19 +151,6 @@ def _exists(what: str, name: str) -> Conflict:
 
 
 # -- presets
-
-
-class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    about: str
-    node_types: list[str]
-    connection_types: list[ConnectionType]
-
-
-def presets() -> dict[str, Preset]:
-    """By name. They are data: each file of the package's `presets` folder is one."""
-    found = (path for path in (files("tallystick") / "presets").iterdir() if path.name.endswith(".json"))
-    read: Callable[[bytes], Preset] = msgspec.json.Decoder(Preset).decode
-    return {path.name.removesuffix(".json"): read(path.read_bytes()) for path in sorted(found, key=lambda p: p.name)}
 
 
 async def use_preset(store: Store, principal: Principal, name: str) -> dict[str, Any]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.resources import files
+
+import msgspec
+
 from tallystick.errors import NotFound
 from tallystick.state import Edge, Node
 from tallystick.state.ontology import ConnectionType, Ontology, listed
@@ -9,15 +14,33 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 
-def get_ontology(state: State) -> Ontology:
+def get_ontology(state: State, *types: str) -> Ontology:
+    """`types` are those that the call names: only presets that define all of them are recommended."""
     ontology = state.derived(Ontology)
     if not ontology.exists:
-        raise NotFound(
-            "there is no ontology yet",
-            code="ONTOLOGY_NOT_FOUND",
-            hint="define one with create_ontology, or take a preset: tallystick ontology use gtd",
-        )
+        fitting = [name for name, preset in presets().items() if preset.type_names.issuperset(types)]
+        named = " or ".join(f"tallystick ontology use {name}" for name in fitting)
+        hint = "define one with create_ontology" + (f", or take a preset: {named}" if named else "")
+        raise NotFound("there is no ontology yet", code="ONTOLOGY_NOT_FOUND", hint=hint)
     return ontology
+
+
+class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
+    node_types: list[str]
+    connection_types: list[ConnectionType]
+
+    @property
+    def type_names(self) -> frozenset[str]:
+        """Of nodes and of connections."""
+        return frozenset([*self.node_types, *(kind.name for kind in self.connection_types)])
+
+
+def presets() -> dict[str, Preset]:
+    """By name. They are data: each file of the package's `presets` folder is one."""
+    found = (path for path in (files("tallystick") / "presets").iterdir() if path.name.endswith(".json"))
+    read: Callable[[bytes], Preset] = msgspec.json.Decoder(Preset).decode
+    return {path.name.removesuffix(".json"): read(path.read_bytes()) for path in sorted(found, key=lambda p: p.name)}
 
 
 def check_node_type(ontology: Ontology, name: str) -> None:

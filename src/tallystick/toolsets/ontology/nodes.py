@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from tallystick.commits import Operation, Verb
-from tallystick.errors import InvalidArgument
+from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.policy import Action
 from tallystick.projections.content import Prepared
 from tallystick.state import Node
@@ -38,7 +39,7 @@ async def create_node(call: Call, asked: CreateNode) -> Answer:
     attrs = asked.properties or {}
 
     def judge(state: State, read_filter: ReadFilter) -> None:
-        lookup.check_node_type(lookup.get_ontology(state), asked.type)
+        lookup.check_node_type(lookup.get_ontology(state, asked.type), asked.type)
         check_encoding(asked.encoding)
         check_properties(attrs)
         check_size(attrs)
@@ -81,7 +82,9 @@ async def get_node_content(call: Call, asked: GetNode) -> Answer:
     def look(state: State, read_filter: ReadFilter) -> tuple[Node, dict[str, Any]]:
         return lookup.get_node(state, read_filter, asked.node_id), read_filter.warned(asked.node_id, {})
 
-    await call.adopt_edit("nodes", asked.node_id)
+    # Where the content file cannot be looked at, the log answers.
+    with suppress(OSError, InvalidArgument, StorageRefused):
+        await call.adopt_edit("nodes", asked.node_id)
     node, warning = await call.read(Action.READ, look, resource=asked.node_id)
     content = node.content or {"text": ""}
     encoding = content.get("encoding", "utf-8")

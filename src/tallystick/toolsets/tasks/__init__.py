@@ -73,7 +73,7 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
     (manage_sections, arguments.ManageSections, "d", "Write sections",
      "Add, change, reorder or delete sections. Paths in a section titled Context Files tell which knowledge a task"
      " needs."),
-    (advance, arguments.Step, "", "Advance",
+    (advance, arguments.Advance, "", "Advance",
      "Move a feature or task one step on. ACTIVE makes it yours. Closing it unblocks what waited for it, and closes a"
      " feature with its last task."),
     (revert, arguments.Step, "", "Revert", "Move a feature or task one step back; not from a terminal state."),

@@ -264,6 +264,11 @@ class Step(Arguments):
     version: Annotated[Whole, Needed] = Field(description="the version you read")
 
 
+class Advance(Step):
+    claim: Flag = Field(default=None, description="take it as it stands, without a step")
+    release: Flag = Field(default=None, description="give it back, without a step")
+
+
 class Terminate(Step):
     reason: Reason = None
 

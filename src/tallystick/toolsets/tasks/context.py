@@ -64,7 +64,7 @@ class Call(msgspec.Struct, frozen=True):
 
         def drawn(state: State, read_filter: ReadFilter) -> Drawn[tuple[T, View]]:
             with DraftBuilder(state) as builder:
-                now = self.context.clock()
+                now = state.time_after(self.context.clock())
                 claimant = self.context.claims.claimant(self.principal, now)
                 view = View(state, self.context.pipelines, claimant, builder, read_filter=read_filter, now=to_text(now))
                 return Drawn((draw(view), view), builder.operations, view.job)
@@ -74,6 +74,8 @@ class Call(msgspec.Struct, frozen=True):
         )
         if receipt is not None:
             view.stamp(receipt.commits[0].timestamp, self.principal.actor)
+        if view.warnings and isinstance(answer, dict):
+            answer["warnings"] = view.warnings
         return answer
 
     async def read(self, action: Action, look: Callable[[View], T | Breathing[T]], *, resource: str | None = None) -> T:
@@ -83,7 +85,7 @@ class Call(msgspec.Struct, frozen=True):
             # Here, and not in a look that pauses: after a start they read all there is.
             for derived in (WorkGraph, TaskCards, Sections, Knowledge, Trust):
                 state.derived(derived)
-            claimant = self.context.claims.claimant(self.principal, self.context.clock())
+            claimant = self.context.claims.claimant(self.principal, state.time_after(self.context.clock()))
             return look(View(state, self.context.pipelines, claimant, read_filter=read_filter))
 
         return await self.store.read(self.principal, action, prepared, resource=_known_as(resource))

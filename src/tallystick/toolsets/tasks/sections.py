@@ -124,7 +124,7 @@ def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[Mana
     asked: ManageSections | Section
     for section_id, asked in zip(ids, sections, strict=True):
         ordinal = asked.ordinal if asked.ordinal is not None else max(taken, default=-1) + 1
-        _check_free(ordinal, taken)
+        check_free(ordinal, taken)
         taken.add(ordinal)
         attrs: JsonObject = {
             "entityType": card.kind.upper(),
@@ -140,7 +140,7 @@ def put_sections(view: View, card: Card, ids: list[str], sections: Sequence[Mana
         view.put_other(section_id, SECTION, attrs)
 
 
-def _check_free(ordinal: int, taken: set[int]) -> None:
+def check_free(ordinal: int, taken: set[int]) -> None:
     if ordinal < 0:
         raise invalid("ordinal must not be negative")
     if ordinal in taken:
@@ -160,7 +160,7 @@ def _update(view: View, asked: ManageSections, ids: list[str]) -> JsonObject:
         changes["tags"] = ",".join(asked.tags)
     if asked.ordinal is not None:
         others = [each for each in view.sections(text_of(attrs, "entityId")) if each != section_id]
-        _check_free(asked.ordinal, {_ordinal(view, each) for each in others})
+        check_free(asked.ordinal, {_ordinal(view, each) for each in others})
         changes["ordinal"] = asked.ordinal
     _put(view, section_id, attrs, changes)
     return {"section": section_of(view, section_id)}

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallystick.config import unknown_setting
+from tallystick.config import FILE_BYTES_MAX, unknown_setting
 from tallystick.errors import InvalidArgument
-from tallystick.regular_files import read_regular
+from tallystick.plain_formats import NotPlain, read_plain_yaml
+from tallystick.regular_files import read_bounded
 from tallystick.state.tasks import CATALOGS, Pipelines, pipeline_problem
 
 FILE_NAME = "config.yaml"
@@ -30,16 +31,14 @@ def find_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def _from_file(path: Path) -> Pipelines:
-    import yaml
-
     try:
-        said = yaml.safe_load(read_regular(path).decode("utf-8-sig"))
+        said = read_plain_yaml(read_bounded(path, FILE_BYTES_MAX))
     except FileNotFoundError:
         return Pipelines()
     except OSError as error:
         raise _invalid(path, f"cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(path, f"is not YAML: {error}") from error
+    except NotPlain as error:
+        raise _invalid(path, str(error)) from error
     if said is None:
         return Pipelines()
     if not isinstance(said, dict):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from tallystick.errors import Conflict
 from tallystick.policy import Action
 from tallystick.state.attributes import integer_of, list_of, text_of
-from tallystick.state.tasks import TEMPLATE
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.tasks import TEMPLATE, TaskCards
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded
@@ -110,7 +111,7 @@ _NEEDS = {
 
 def _create(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     check_unused(view.state, [new])
-    _check_name(view, asked.name or "")
+    check_name(view.task_cards, view.read_filter, asked.name or "")
     attrs: JsonObject = {
         "name": asked.name,
         "description": asked.description,
@@ -127,14 +128,15 @@ def _create(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     return {"template": template_of(view, new, with_sections=True)}
 
 
-def _check_name(view: View, name: str, own: str | None = None) -> None:
-    taken = (other for other, known in view.task_cards.templates.items() if known.casefold() == name.casefold())
+def check_name(cards: TaskCards, read_filter: ReadFilter, name: str, own: str | None = None) -> None:
+    """Raise Conflict if another template than `own` has the name."""
+    taken = (other for other, known in cards.templates.items() if known.casefold() == name.casefold())
     other = next((each for each in taken if each != own), None)
     if other is not None:
         raise Conflict(
             f"there is a template '{name}' already",
             code="DUPLICATE_NAME",
-            details={"id": view.read_filter.reference(other)},
+            details={"id": read_filter.reference(other)},
         )
 
 
@@ -150,7 +152,7 @@ def _changeable(view: View, asked: ManageTemplate) -> tuple[str, JsonObject]:
 def _update(view: View, asked: ManageTemplate, new: str) -> JsonObject:
     template_id, attrs = _changeable(view, asked)
     if asked.name:
-        _check_name(view, asked.name, template_id)
+        check_name(view.task_cards, view.read_filter, asked.name, template_id)
     given = {name: getattr(asked, name) for name in ("name", "description", "targetEntityType", "createdBy", "tags")}
     return _put(view, template_id, attrs, {name: value for name, value in given.items() if value is not None})
 

@@ -8,16 +8,19 @@ from tallystick.errors import Conflict
 from tallystick.state.tasks import ACTIVE, CLOSED, NEW, NO_OP, WILL_NOT_IMPLEMENT, Card
 from tallystick.state.work.required_evidence import missing
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.envelope import succeeded
+from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.path_context import graph_hints
-from tallystick.toolsets.tasks.arguments import Step, Terminate
+from tallystick.toolsets.tasks.arguments import Advance, Step, Terminate
 from tallystick.toolsets.tasks.context import Call, said
 from tallystick.toolsets.tasks.entities import entity_of, files_of, named
 from tallystick.toolsets.tasks.view import View, check_open, invalid_operation
 from tallystick.toolsets.work.update import required_of
 
 
-async def advance(call: Call, asked: Step) -> Answer:
+async def advance(call: Call, asked: Advance) -> Answer:
+    if asked.claim or asked.release:
+        return await _take_or_release(call, asked)
+
     def draw(view: View) -> JsonObject:
         card = _get(view, asked)
         check_open(card, "advance")
@@ -42,6 +45,24 @@ async def advance(call: Call, asked: Step) -> Answer:
 
     data = await call.write(draw, resource=asked.id)
     return succeeded(data, _told(asked, "advanced", data), exempt=True)
+
+
+async def _take_or_release(call: Call, asked: Advance) -> Answer:
+    """Claim a feature or task at its present step, or give the claim back."""
+    check(["claim and release exclude each other"] if asked.claim and asked.release else [])
+
+    def draw(view: View) -> JsonObject:
+        card = _get(view, asked)
+        check_open(card, "advance")
+        if asked.claim:
+            _check_unblocked(view, card)
+        changes = view.claimed(card) if asked.claim else view.given_back(card)
+        if changes:
+            view.revise(card, **changes)
+        return _shown(view, card, {})
+
+    data = await call.write(draw, resource=asked.id)
+    return succeeded(data, f"{asked.containerType} {'claimed' if asked.claim else 'released'}", exempt=True)
 
 
 async def revert(call: Call, asked: Step) -> Answer:

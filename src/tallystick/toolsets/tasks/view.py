@@ -58,6 +58,7 @@ class View:
         self.job: str | None = None
         """The feature or task that the draft is about."""
         self.claimant = claimant
+        self.warnings: list[str] = []
         self._builder = builder
         self._now = now
         self._cards: dict[str, Card | None] = {}
@@ -129,6 +130,9 @@ class View:
         card = self.get(kind, reference)
         if version is not None:
             check_version(version, self.version(card))
+        row = self.graph.find(card.id)
+        if row is not None and (warning := self.claimant.warning(row)) is not None:
+            self.warnings.append(warning)
         return card
 
     # -- who belongs to whom
@@ -257,6 +261,15 @@ class View:
 
     def claimed(self, card: Card) -> JsonObject:
         """The change that claims it, as graph_next does. Raises Conflict where somebody else works on it."""
+        self._check_free(card)
+        return {"properties": self.claimant.take(object_of(self.attrs(card.id), "properties"))}
+
+    def given_back(self, card: Card) -> JsonObject:
+        """Return the change that releases the caller's claim. Raises Conflict if another agent or session holds it."""
+        self._check_free(card)
+        return self.released(card)
+
+    def _check_free(self, card: Card) -> None:
         row = self.row(card.id)
         if self.claimant.is_kept_from(row):
             by, since = row.owner or "", to_text(row.claimed)
@@ -266,7 +279,6 @@ class View:
                 hint="get_next_task finds what is free",
                 details={"claimedBy": by, "claimedAt": since},
             )
-        return {"properties": self.claimant.take(object_of(self.attrs(card.id), "properties"))}
 
     def released(self, card: Card) -> JsonObject:
         """The change that frees it, if there is one to make."""

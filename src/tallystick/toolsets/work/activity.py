@@ -26,12 +26,13 @@ def _seen(call: Call, view: View) -> JsonObject:
         {"project": board.name, "root": view.reference(board.root), **counts_of(view, board)}
         for board in projects_of(view)
     ]
-    return {"now": call.context.stamp(), "projects": projects, "claims": _claims(call, view), "recent": _recent(view)}
+    now = call.context.stamp(view.state)
+    return {"now": now, "projects": projects, "claims": _claims(call, view), "recent": _recent(view)}
 
 
 def _claims(call: Call, view: View) -> list[JsonObject]:
     """Live ones on open nodes, the longest held first."""
-    postings, moment = view.graph.properties.get(CLAIMED_BY), call.context.moment()
+    postings, moment = view.graph.properties.get(CLAIMED_BY), call.context.moment(view.state)
     rows = [view.graph.by_number[number] for number in postings.present] if postings is not None else []
     held = [row for row in rows if row.open and moment.is_claimed(row)]
     return [

@@ -79,11 +79,13 @@ class PlanArguments(Arguments):
 
 
 class NextArguments(Arguments):
-    project: Id
+    project: Id | None = Field(default=None, description="omit if there is only one")
+    node_id: Id | None = Field(default=None, description="this one")
     scope: Id | None = Field(default=None, description="only below this node")
     filter: Properties | None = Field(default=None, description="properties to match")
     count: int = Field(default=1, description=f"1..{COUNT_MAX}")
     claim: bool = Field(default=False, description="others skip it then")
+    release: Id | None = Field(default=None, description="gives this claim back")
 
 
 class ContextArguments(Arguments):

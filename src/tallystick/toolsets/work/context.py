@@ -101,21 +101,25 @@ class ToolContext:
 
     # -- time
 
-    def moment(self) -> ClaimTime:
-        return self.claims.moment(self.clock())
+    def now(self, state: State) -> int:
+        """Never before the head, so that times follow the order of the log."""
+        return state.time_after(self.clock())
 
-    def claimant(self, principal: Principal) -> Claimant:
-        return self.claims.claimant(principal, self.clock())
+    def moment(self, state: State) -> ClaimTime:
+        return self.claims.moment(self.now(state))
 
-    def held_by(self, principal: Principal, graph: WorkGraph, board: Board) -> Iterator[Row]:
+    def claimant(self, principal: Principal, state: State) -> Claimant:
+        return self.claims.claimant(principal, self.now(state))
+
+    def held_by(self, principal: Principal, state: State, graph: WorkGraph, board: Board) -> Iterator[Row]:
         """The open nodes of a project on which the principal's claim counts."""
-        postings, claimant = graph.properties.get(CLAIMED_BY), self.claimant(principal)
+        postings, claimant = graph.properties.get(CLAIMED_BY), self.claimant(principal, state)
         numbers = postings.members(principal.actor) if postings is not None else ()
         rows = (graph.by_number[number] for number in numbers if number in board.members)
         return (row for row in rows if row.open and claimant.has(row))
 
-    def stamp(self) -> str:
-        return to_text(self.clock())
+    def stamp(self, state: State) -> str:
+        return to_text(self.now(state))
 
     # -- the project that an agent opened last, in each of its sessions
 
@@ -138,8 +142,8 @@ class Call(msgspec.Struct, frozen=True):
     principal: Principal
     tool: str
 
-    def claimant(self) -> Claimant:
-        return self.context.claimant(self.principal)
+    def claimant(self, state: State) -> Claimant:
+        return self.context.claimant(self.principal, state)
 
     async def write(
         self,
@@ -174,6 +178,10 @@ class AnswerBuilder(msgspec.Struct):
 
     data: dict[str, Any] = msgspec.field(default_factory=dict)
     warnings: list[str] = msgspec.field(default_factory=list)
+
+    def warn(self, warning: str | None) -> None:
+        if warning is not None and warning not in self.warnings:
+            self.warnings.append(warning)
 
     def complete(self) -> dict[str, Any]:
         if not self.warnings:

@@ -9,6 +9,8 @@ from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.board import Board, Row
+from tallystick.state.work.cycles import find_line, find_way
+from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.truncation import listing
 from tallystick.toolsets.work.view import View
 
@@ -57,8 +59,11 @@ def merged_into(state: State, node_id: str) -> str | None:
     return survivor if isinstance(survivor, str) else None
 
 
-def get_project(view: View, name: str) -> Board:
-    """By its name or its root's id. Raises NotFound, naming those there are, also for what may not be read."""
+def get_project(view: View, name: str | None) -> Board:
+    """Return a project by its name or its root's id; without a name the only one. Raises NotFound with those there are,
+    also for what may not be read."""
+    if name is None:
+        return _only_project(view)
     board = find_project(view, name)
     if board is None or not view.allows(board.id):
         known = projects_of(view)
@@ -69,6 +74,18 @@ def get_project(view: View, name: str) -> Board:
             details=named(known),
         )
     return board
+
+
+def _only_project(view: View) -> Board:
+    boards = projects_of(view)
+    if len(boards) != 1:
+        raise NotFound(
+            "there is no project yet" if not boards else f"there are {len(boards)} projects: say which",
+            code="project_not_found",
+            hint="graph_open makes one" if not boards else None,
+            details=named(boards),
+        )
+    return boards[0]
 
 
 def find_project(view: View, name: str) -> Board | None:
@@ -126,6 +143,20 @@ def cycle(names: Sequence[str], kind: str = "Dependency", read_filter: ReadFilte
     """`names` begins and ends with the same one; with `read_filter` they are ids."""
     path = shortened(names, read_filter)
     return Conflict(f"{kind} cycle detected: {' -> '.join(path)}", code="cycle_detected", details={"cycle": path})
+
+
+def check_parent(row: Row, parent: Row, read_filter: ReadFilter) -> None:
+    """Raise Conflict if `parent` is the row itself or below it."""
+    line = find_line(parent, row)
+    if line is not None:
+        raise cycle([*(each.id for each in reversed(line)), row.id], "Parent", read_filter)
+
+
+def check_dependency(graph: WorkGraph, source: Row, target: Row, read_filter: ReadFilter) -> None:
+    """Raise Conflict if `target` waits for `source` already."""
+    way = find_way(graph, target, source)
+    if way is not None:
+        raise cycle([source.id, *(row.id for row in way)], read_filter=read_filter)
 
 
 def shortened(names: Sequence[str], read_filter: ReadFilter | None = None) -> list[str]:

@@ -45,16 +45,15 @@ async def graph_history(call: Call, asked: HistoryArguments) -> Answer:
 
 
 def _told(view: View, asked: HistoryArguments, end: int | None, reader: Principal) -> Breathing[JsonObject]:
-    found = view.state.lineage(asked.node_id, "full", 0, 0, view.read_filter)
+    found = view.state.lineage(asked.node_id, "direct", 0, 0, view.read_filter)
     if found is None or found.type != NODE:
         raise unknown_node(view, asked.node_id)
-    place = found.total if end is None else min(end, found.total)
-    start = max(place - _STEPS_READ, 0)
-    part = view.state.lineage(asked.node_id, "full", start, place - start, view.read_filter)
+    seqs = yield from view.state.commits_of(asked.node_id, "full", view.read_filter)
+    place = len(seqs) if end is None else min(end, len(seqs))
     events: list[JsonObject] = []
     left, event_bytes_max = room_for(reader, ANSWER_BYTES_MAX), room_for(reader, PART_BYTES_MAX)
-    for step in reversed(part.steps if part is not None else []):
-        event = _event(view, asked.node_id, step)
+    for seq in reversed(seqs[max(place - _STEPS_READ, 0) : place]):
+        event = _event(view, asked.node_id, view.state.step(seq))
         if event is not None:
             event["changes"] = _fitted(event["changes"], event_bytes_max)
             left -= size_of(event) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -13,14 +14,15 @@ from tallystick.state.attributes import list_of, object_of
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.draft_builder import DraftBuilder
-from tallystick.state.work.queries import ranked, ranked_among, with_properties
+from tallystick.state.work.queries import Numbers, claimed_elsewhere, ranked, ranked_among, with_properties
 from tallystick.toolsets import Answer, JsonObject
-from tallystick.toolsets.claims import Claimant
+from tallystick.toolsets.claims import Claimant, holder, released
+from tallystick.toolsets.drafts import after_commit
 from tallystick.toolsets.truncation import listing, size_of, within_budget
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX, ancestors_of, newest_fitting, node_of
 from tallystick.toolsets.work.arguments import COUNT_MAX, NextArguments
 from tallystick.toolsets.work.context import Call, FileKnowledge
-from tallystick.toolsets.work.errors import cross_project, get_project, get_row
+from tallystick.toolsets.work.errors import cross_project, get_project, get_row, invalid
 from tallystick.toolsets.work.task_texts import sections_of, task_of
 from tallystick.toolsets.work.view import View
 
@@ -34,12 +36,15 @@ class Seen(msgspec.Struct):
 
 
 async def graph_next(call: Call, asked: NextArguments) -> Answer:
+    _check_alone(asked)
+    if asked.release is not None:
+        return await _release(call, asked.release)
     if not asked.claim:
-        seen = await call.read(Action.READ, lambda view: _seen(call, view, call.claimant(), asked))
+        seen = await call.read(Action.READ, lambda view: _seen(call, view, call.claimant(view.state), asked))
         return await freshened(call, seen)
 
     def draw(builder: DraftBuilder, view: View) -> Seen:
-        claimant = call.claimant()
+        claimant = call.claimant(view.state)
         seen = _seen(call, view, claimant, asked)
         for entry in seen.answer["nodes"]:
             node = entry["node"]
@@ -48,30 +53,76 @@ async def graph_next(call: Call, asked: NextArguments) -> Answer:
             node["rev"], node["properties"] = attrs["rev"], attrs["properties"]
         return seen
 
-    seen, receipt = await call.write(draw)
+    seen, receipt = await call.write(draw, resource=asked.node_id)
     for entry in seen.answer["nodes"] if receipt is not None else ():
         entry["node"]["updated_at"] = receipt.commits[0].timestamp  # type: ignore[union-attr]  # it is not None here
-    return await freshened(call, seen)
+    await after_commit(_add_freshness(call, seen))
+    return Answer(seen.answer)
 
 
 async def claim_node(call: Call, node_id: str) -> None:
-    """The one that a person chose. Raises NotFound, and Conflict where it is not ready or somebody else has it."""
+    """Claim the node that a person chose. Raises NotFound, and Conflict if it is not ready or another holds it."""
 
     def draw(builder: DraftBuilder, view: View) -> None:
-        row, claimant = get_row(view, node_id), call.claimant()
-        if not row.open or any(each.open and view.allows(each.id) for each in (*row.children, *row.depends_on)):
-            raise Conflict(f"'{node_id}' is not ready: it is over, or waits for others", hint="claim one that is ready")
-        if claimant.is_kept_from(row):
-            raise Conflict(f"'{node_id}' is claimed by '{row.owner}'", hint="claim another one, or ask them")
-        _claim(builder, node_id, claimant)
+        claimant = call.claimant(view.state)
+        _claim(builder, _named(view, node_id, claimant).id, claimant)
 
     await call.write(draw, resource=node_id)
 
 
+def _check_alone(asked: NextArguments) -> None:
+    """Raises InvalidArgument for arguments that would have no effect."""
+    given = asked.model_fields_set
+    if asked.release is not None:
+        useless = given - {"release", "project"}
+        other = "release"
+    else:
+        useless = given & {"scope", "filter", "count"} if asked.node_id is not None else set()
+        other = "node_id"
+    if useless:
+        raise invalid(*(f"field '{name}' does not go with '{other}'" for name in sorted(useless)))
+
+
+async def _release(call: Call, node_id: str) -> Answer:
+    """Give a claim back, so that others may take the node. Raises Conflict if another session holds it."""
+
+    def draw(builder: DraftBuilder, view: View) -> JsonObject:
+        row, claimant = get_row(view, node_id), call.claimant(view.state)
+        if row.owner is None:
+            return {"nodes": [], "hint": f"'{node_id}' is not claimed"}
+        if row.owner != call.principal.actor or claimant.is_kept_from(row):
+            raise _held(row, "only its holder can release it")
+        builder.revise(node_id, properties=released(object_of(builder.attrs(node_id), "properties")) or None)
+        return {"nodes": [], "released": node_id}
+
+    answer, _ = await call.write(draw, resource=node_id)
+    return Answer(answer)
+
+
+def _named(view: View, node_id: str, claimant: Claimant) -> Row:
+    """Return the row of a node that can be worked on now. Raises NotFound or Conflict."""
+    row = get_row(view, node_id)
+    waits = row.held or any(each.open and view.allows(each.id) for each in (*row.children, *row.depends_on))
+    if waits or not row.open:
+        problem = f"'{node_id}' is not ready: it is over, blocked, or waits for others"
+        raise Conflict(problem, hint="claim one that is ready")
+    if claimant.is_kept_from(row):
+        raise _held(row, "claim another one, or ask them")
+    return row
+
+
+def _held(row: Row, hint: str) -> Conflict:
+    return Conflict(f"'{row.id}' is claimed by {holder(row)}", code="claimed", hint=hint)
+
+
 async def freshened(call: Call, seen: Seen) -> Answer:
+    await _add_freshness(call, seen)
+    return Answer(seen.answer)
+
+
+async def _add_freshness(call: Call, seen: Seen) -> None:
     if call.context.knowledge is not None and seen.known:
         await call.context.knowledge.add_freshness(seen.known)
-    return Answer(seen.answer)
 
 
 def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObject:
@@ -83,9 +134,14 @@ def _claim(builder: DraftBuilder, node_id: str, claimant: Claimant) -> JsonObjec
 
 
 def _seen(call: Call, view: View, claimant: Claimant, asked: NextArguments) -> Seen:
-    board = get_project(view, asked.project)
-    free = (row for row in _candidates(view, board, asked) if not claimant.is_kept_from(row))
-    rows = view.first(free, min(max(asked.count, 1), COUNT_MAX))
+    if asked.node_id is not None:
+        row = _named(view, asked.node_id, claimant)
+        board = row.board or get_project(view, asked.project)
+        rows = [row]
+    else:
+        board = get_project(view, asked.project)
+        free = (row for row in _ranked(call, view, board, asked) if not claimant.is_kept_from(row))
+        rows = view.first(free, min(max(asked.count, 1), COUNT_MAX))
     known: dict[str, FileKnowledge] = {}
     nodes = within_budget((_entry(call, view, board, row, known) for row in rows), ANSWER_BYTES_MAX)
     if not nodes:
@@ -95,7 +151,18 @@ def _seen(call: Call, view: View, claimant: Claimant, asked: NextArguments) -> S
     return Seen({"nodes": nodes, **omitted}, [known[each] for each in ids if each in known])
 
 
-def _candidates(view: View, board: Board, asked: NextArguments) -> Iterator[Row]:
+def _ranked(call: Call, view: View, board: Board, asked: NextArguments) -> Iterator[Row]:
+    """Yield what earlier sessions of the same agent left unfinished, then the other candidates, best first."""
+    hits = _hits(view, board, asked)
+    unfinished = claimed_elsewhere(view.graph, board, call.principal.actor, call.principal.session)
+    if not unfinished:
+        return _in_order(view, board, hits)
+    first = _in_order(view, board, unfinished if hits is None else unfinished & hits)
+    return chain(first, (row for row in _in_order(view, board, hits) if row.created not in unfinished))
+
+
+def _hits(view: View, board: Board, asked: NextArguments) -> Numbers | None:
+    """Return the numbers of the nodes that `scope` and `filter` leave; None for all of the project."""
     hits = None
     if asked.scope is not None:
         scope = get_row(view, asked.scope, "scope")
@@ -109,6 +176,10 @@ def _candidates(view: View, board: Board, asked: NextArguments) -> Iterator[Row]
             asked.filter,
             lambda node_id: object_of(view.node(node_id).attrs, "properties"),
         )
+    return hits
+
+
+def _in_order(view: View, board: Board, hits: Numbers | None) -> Iterator[Row]:
     return ranked_among(view.graph, board, hits, view.read_filter) if view.narrows else ranked(view.graph, board, hits)
 
 

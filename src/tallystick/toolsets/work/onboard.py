@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
@@ -23,7 +22,7 @@ from tallystick.toolsets.truncation import characters_of, cut_text, shortened
 from tallystick.toolsets.work.answers import children_of, counts_of, cut
 from tallystick.toolsets.work.arguments import OnboardArguments
 from tallystick.toolsets.work.context import Call
-from tallystick.toolsets.work.errors import get_project, named, projects_of
+from tallystick.toolsets.work.errors import get_project
 from tallystick.toolsets.work.view import View
 
 TOKENS_MAX = 600
@@ -40,7 +39,7 @@ _DOCUMENTS_READ = 1_000
 
 async def graph_onboard(call: Call, asked: OnboardArguments) -> Answer:
     def look(view: View) -> tuple[str, JsonObject]:
-        board = _board(view, asked.project)
+        board = get_project(view, asked.project)
         return board.id, _seen(call, view, board, call.principal, asked.evidence_limit)
 
     board_id, answer = await call.read(Action.READ, look)
@@ -48,24 +47,11 @@ async def graph_onboard(call: Call, asked: OnboardArguments) -> Answer:
     return Answer(answer)
 
 
-def _board(view: View, name: str | None) -> Board:
-    if name is not None:
-        return get_project(view, name)
-    boards = projects_of(view)
-    if len(boards) != 1:
-        raise NotFound(
-            "there is no project yet" if not boards else f"there are {len(boards)} projects: say which",
-            code="project_not_found",
-            hint="graph_open makes one" if not boards else None,
-            details=named(boards),
-        )
-    return boards[0]
-
-
 def _seen(call: Call, view: View, board: Board, principal: Principal, evidence_limit: int) -> JsonObject:
     root = view.graph.find(board.root) if board.root is not None else None
     goal = view.summary(root) if root is not None and view.allows(root.id) else None
-    mine = [row.id for row in view.first(call.context.held_by(call.principal, view.graph, board), _ROWS_READ)]
+    held = call.context.held_by(call.principal, view.state, view.graph, board)
+    mine = [row.id for row in view.first(held, _ROWS_READ)]
     parts = [
         _tree(view, root),
         _listed("recent_evidence", 3, _evidence(view, board, evidence_limit)),
@@ -237,7 +223,7 @@ def _links(view: View, board: Board) -> tuple[list[str], int]:
 
 def _actionable(call: Call, view: View, board: Board) -> list[JsonObject]:
     """In graph_next's order, without what somebody works on."""
-    moment = call.context.moment()
+    moment = call.context.moment(view.state)
     ready = ranked_among(view.graph, board, None, view.read_filter) if view.narrows else ranked(view.graph, board)
     free = (row for row in ready if not moment.is_claimed(row))
     return [_open(view, row) for row in view.first(free, _ACTIONABLE_SHOWN)]

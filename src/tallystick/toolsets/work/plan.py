@@ -14,7 +14,6 @@ from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import size_of
-from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX, PlanArguments, PlannedNode
 from tallystick.toolsets.work.context import AnswerBuilder, Call
 from tallystick.toolsets.work.errors import check_unused, cross_project, cycle, get_row, invalid, projects_of
@@ -38,8 +37,6 @@ async def graph_plan(call: Call, asked: PlanArguments) -> Answer:
     check_refs(asked.nodes)
     ids = [call.context.ids() for _ in asked.nodes]
     created = [{"ref": node.ref, "id": node_id} for node, node_id in zip(asked.nodes, ids, strict=True)]
-    if size_of(created) > ANSWER_BYTES_MAX:
-        raise invalid("field 'nodes' is too long to be answered: plan in parts, or use shorter refs")
     opened = call.context.opened(call.principal)
 
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:

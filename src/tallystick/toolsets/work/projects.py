@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tallystick.errors import Conflict
+from tallystick.errors import Conflict, TallystickError
 from tallystick.policy import Action
 from tallystick.state import Node
 from tallystick.state.work import PROJECT
@@ -36,19 +36,25 @@ async def graph_open(call: Call, asked: OpenArguments) -> Answer:
 
 
 async def _open_or_create(call: Call, name: str, goal: str | None) -> tuple[str, JsonObject]:
-    created = False
+    project_id: str | None = None
     # Another agent's project may be seen here and yet not reach the disk: then it is ours to make.
     for _ in range(_ATTEMPTS):
-        found = await call.read(Action.READ, lambda view: _seen(view, name))
+        try:
+            found = await call.read(Action.READ, lambda view: _seen(view, name))
+        except TallystickError:
+            if project_id is None:
+                raise
+            # It is written, if its author may not read it.
+            return project_id, {"project": name.strip(), "created": True}
         if found is not None:
             board_id, answer = found
-            return board_id, answer | ({"created": True} if created else {})
-        created = await _create(call, name, goal)
+            return board_id, answer | ({"created": True} if project_id is not None else {})
+        project_id = await _create(call, name, goal)
     raise Conflict(f"project '{name}' could not be made", hint="nothing was written: call again")
 
 
-async def _create(call: Call, name: str, goal: str | None) -> bool:
-    """False when another agent was first."""
+async def _create(call: Call, name: str, goal: str | None) -> str | None:
+    """The id of the new project; None when another agent was first."""
     if not name.strip():
         raise invalid("field 'project' must not be blank")
     root_id, project_id, name = call.context.ids(), uuid.uuid4().hex, name.strip()
@@ -59,7 +65,7 @@ async def _create(call: Call, name: str, goal: str | None) -> bool:
             found(builder, project_id=project_id, root_id=root_id, name=name, goal=goal)
 
     _, receipt = await call.write(draw)
-    return receipt is not None
+    return None if receipt is None else project_id
 
 
 def found(builder: DraftBuilder, *, project_id: str, root_id: str, name: str, goal: str | None) -> None:

@@ -39,7 +39,7 @@ def _found(call: Call, view: View, asked: QueryArguments, bytes_max: int) -> Jso
         view.graph,
         board,
         wanted,
-        call.context.moment(),
+        call.context.moment(view.state),
         lambda node_id: object_of(view.node(node_id).attrs, "properties"),
         stands,
     )

@@ -10,13 +10,12 @@ from tallystick.state.attributes import list_of
 from tallystick.state.work import DEPENDS_ON, DROPPED
 from tallystick.state.work.attributes import is_dropped, said_over
 from tallystick.state.work.board import Row
-from tallystick.state.work.cycles import find_way
 from tallystick.state.work.draft_builder import DraftBuilder, Link
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.work.answers import evidence_entry, newly_actionable, oldest
 from tallystick.toolsets.work.arguments import Operation, RestructureArguments
 from tallystick.toolsets.work.context import AnswerBuilder, Call
-from tallystick.toolsets.work.errors import cross_project, cycle, get_row, invalid
+from tallystick.toolsets.work.errors import check_dependency, check_parent, cross_project, get_row, invalid
 from tallystick.toolsets.work.task_texts import SectionMoves
 from tallystick.toolsets.work.view import View
 
@@ -28,7 +27,7 @@ async def graph_restructure(call: Call, asked: RestructureArguments) -> Answer:
 
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"applied": len(asked.operations), "details": []})
-        work = _Work(call, builder, view, answer.warnings)
+        work = _Work(call, builder, view, answer)
         for number, operation in enumerate(asked.operations):
             node_id, result = _one(work, operation, number)
             answer.data["details"].append({"op": operation.op, "node_id": node_id, "result": result})
@@ -71,22 +70,22 @@ def _one(work: _Work, operation: Operation, number: int) -> tuple[str, str]:
 class _Work:
     """What the operations of one call do to the draft."""
 
-    def __init__(self, call: Call, builder: DraftBuilder, view: View, warnings: list[str]) -> None:
+    def __init__(self, call: Call, builder: DraftBuilder, view: View, answer: AnswerBuilder) -> None:
         self._call = call
         self._builder = builder
         self._view = view
-        self._warnings = warnings
+        self._answer = answer
+        self._claimant = call.claimant(view.state)
         self._sections = SectionMoves(builder, view)
 
     # -- move
 
     def move(self, node_id: str, new_parent: str) -> tuple[str, str]:
-        row, parent = self._row(node_id), self._row(new_parent, "new_parent")
+        row, parent = self._changed_row(node_id), self._row(new_parent, "new_parent")
         self._check_together(row, parent)
         if row.parent is None:
             raise invalid(f"'{node_id}' is the root of its project and cannot be moved")
-        if parent is row or row in parent.above():
-            raise cycle(_line_down(row, parent), "Parent", self._view.read_filter)
+        check_parent(row, parent, self._view.read_filter)
         if row.parent is parent:
             return node_id, f"was under {new_parent} already"
         self._warn_of_resolved(parent, [row])
@@ -96,14 +95,13 @@ class _Work:
     # -- merge
 
     def merge(self, source_id: str, target_id: str) -> tuple[str, str]:
-        source, target = self._row(source_id, "source"), self._row(target_id, "target")
+        source, target = self._changed_row(source_id, "source"), self._changed_row(target_id, "target")
         if source is target:
             raise invalid(f"'{source_id}' cannot be merged into itself")
         self._check_together(source, target)
         if source.parent is None:
             raise invalid(f"'{source_id}' is the root of its project and cannot be merged into another node")
-        if source in target.above():
-            raise cycle(_line_down(source, target), "Parent", self._view.read_filter)
+        check_parent(source, target, self._view.read_filter)
         self._warn_of_resolved(target, source.children)
         links = self._builder.links(source_id)
         for link in links:
@@ -141,16 +139,17 @@ class _Work:
 
     def _check_no_cycle(self, source_id: str, target_id: str) -> None:
         source, target = self._builder.graph.find(source_id), self._builder.graph.find(target_id)
-        way = find_way(self._builder.graph, target, source) if source is not None and target is not None else None
-        if way is not None:
-            raise cycle([source_id, *(row.id for row in way)], read_filter=self._view.read_filter)
+        if source is not None and target is not None:
+            check_dependency(self._builder.graph, source, target, self._view.read_filter)
 
     # -- drop
 
     def drop(self, node_id: str, reason: str) -> tuple[str, str]:
         row = self._row(node_id)
         dropped = [each for each in (row, *row.below()) if each.open]
-        entry = evidence_entry(DROPPED, reason, self._call.principal.actor, self._call.context.clock())
+        for each in self._view.readable(dropped, lambda row: row.id):
+            self._answer.warn(self._claimant.warning(each))
+        entry = evidence_entry(DROPPED, reason, self._call.principal.actor, self._call.context.now(self._view.state))
         for each in sorted(dropped, key=lambda each: (each.depth, each.created)):
             attrs = self._builder.attrs(each.id)
             over: JsonObject = {"resolved": True, "evidence": [*list_of(attrs, "evidence"), entry]}
@@ -163,23 +162,18 @@ class _Work:
     def _row(self, node_id: str, role: str | None = None) -> Row:
         return get_row(self._view, node_id, role)
 
+    def _changed_row(self, node_id: str, role: str | None = None) -> Row:
+        row = self._row(node_id, role)
+        self._answer.warn(self._claimant.warning(row))
+        return row
+
     def _check_together(self, one: Row, other: Row) -> None:
         if one.board is not other.board:
             raise cross_project(f"'{one.id}' and '{other.id}'")
 
     def _warn_of_resolved(self, parent: Row, children: Sequence[Row]) -> None:
         if parent.resolved and any(child.open and self._view.allows(child.id) for child in children):
-            self._warnings.append(f"'{parent.id}' is resolved and stays so, with open nodes under it")
-
-
-def _line_down(row: Row, below: Row) -> list[str]:
-    """From a node down to one below it, and round to the node again: the ring that a move would close."""
-    line = [below.id]
-    for each in below.above() if below is not row else ():
-        line.append(each.id)
-        if each is row:
-            break
-    return [*reversed(line), row.id]
+            self._answer.warn(f"'{parent.id}' is resolved and stays so, with open nodes under it")
 
 
 _OPERATIONS: dict[str, Callable[[_Work, str, str], tuple[str, str]]] = {

@@ -35,8 +35,10 @@ async def update(call: Call, asked: UpdateArguments, checked: Sequence[JsonObjec
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         answer = AnswerBuilder({"updated": []})
         resolved = False
+        claimant = call.claimant(view.state)
         for each in asked.updates:
             row = get_row(view, each.node_id)
+            answer.warn(claimant.warning(row))
             was_resolved = row.resolved
             _apply(call, builder, call.principal.actor, each, checked)
             attrs = builder.attrs(each.node_id)
@@ -106,7 +108,7 @@ def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument,
     before = builder.attrs(asked.node_id)
     changes = _changes(before, asked)
     if asked.add_evidence or checked:
-        now = call.context.clock()
+        now = call.context.now(builder.state)
         added = [evidence_entry(each.type, each.ref, agent, now) for each in asked.add_evidence or ()]
         added += [{**evidence_entry(each["type"], each["ref"], agent, now), **each} for each in checked]
         changes["evidence"] = [*list_of(before, "evidence"), *added]

@@ -1,0 +1,131 @@
+"""Drafts with many operations are sealed and applied in slices; readers see all of one or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick.commits import Draft
+from tallystick.errors import Conflict, StorageRefused
+from tallystick.log.files import FilesLog
+from tallystick.log.memory import MemoryLog
+from tallystick.log.proof import prove
+from tallystick.partition import Partition
+from tallystick.state.state import State
+from tests.commits_by_hand import append, draft, node
+from tests.test_partition import Watched
+
+MANY = 500
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every step, so that others run wherever they could."""
+    monkeypatch.setattr("tallystick.turns.SLICE_SECONDS", 0.0)
+
+
+def many(state: State) -> Draft:
+    return draft(*(node(f"n{number}") for number in range(MANY)))
+
+
+async def test_reads_go_on_while_a_large_draft_is_sealed_and_see_no_half_of_it() -> None:
+    partition = Partition(MemoryLog())
+    (first,) = (await partition.commit(lambda state: draft(node("first")))).commits
+    writing = asyncio.create_task(partition.commit(many))
+    seen: list[int] = []
+    while not writing.done():
+        seen.append(await partition.look(lambda state: state.count))
+        await asyncio.sleep(0)
+    receipt = await writing
+    assert set(seen) <= {1, 1 + MANY}
+    assert seen.count(1) > MANY // 2
+    assert [commit.lamport for commit in receipt.commits] == list(range(first.lamport + 1, first.lamport + 1 + MANY))
+
+
+async def test_a_large_draft_is_judged_again_when_another_writer_was_first() -> None:
+    log = MemoryLog()
+    partition = Partition(log)
+    heads: list[int] = []
+
+    def propose(state: State) -> Draft:
+        heads.append(state.count)
+        if state.node("foreign") is not None and len(heads) > 5:
+            raise Conflict("asked too often")
+        return many(state)
+
+    writing = asyncio.create_task(partition.commit(propose))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    append(log, draft(node("foreign")))
+    assert await partition.look(lambda state: state.count) == 1
+    receipt = await writing
+    assert heads == [0, 1]
+    assert receipt.commits[0].lamport == 2
+
+
+async def test_a_large_draft_that_is_not_appended_leaves_nothing() -> None:
+    log = Watched()
+    partition = Partition(log)
+    await partition.commit(lambda state: draft(node("first")))
+    log.failures.append(StorageRefused("no space"))
+    writing = asyncio.create_task(partition.commit(many))
+    with pytest.raises(StorageRefused):
+        await writing
+    assert await partition.look(lambda state: (state.count, state.node("n0"))) == (1, None)
+    assert len((await partition.commit(many)).commits) == MANY
+
+
+async def test_small_drafts_that_wait_behind_a_large_one_are_written_after_it() -> None:
+    partition = Partition(MemoryLog())
+    receipts = await asyncio.gather(
+        partition.commit(lambda state: draft(node("a"))),
+        partition.commit(many),
+        partition.commit(lambda state: draft(node("z"))),
+    )
+    assert [receipt.commits[0].lamport for receipt in receipts] == [1, 2, 2 + MANY]
+
+
+_DYING = """
+import asyncio, os, signal, sys
+from pathlib import Path
+import tallystick.partition as partitions
+from tallystick import turns
+from tallystick.log.files import FilesLog
+from tests.test_large_drafts import many
+from tests.commits_by_hand import draft, node
+
+turns.SLICE_SECONDS = 0.0
+
+async def die() -> None:
+    partition = partitions.Partition(FilesLog(Path(sys.argv[1])))
+    await partition.open()
+    await partition.commit(lambda state: draft(node("first")))
+    asyncio.create_task(partition.commit(many))
+    for _ in range(int(sys.argv[2])):
+        await asyncio.sleep(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(die())
+"""
+
+
+@pytest.mark.parametrize("pauses_taken", [5, MANY // 2, MANY + MANY // 2])
+async def test_a_process_killed_in_the_middle_of_a_large_draft_leaves_nothing_of_it(
+    tmp_path: Path, pauses_taken: int
+) -> None:
+    """While it is sealed, and while it is applied."""
+    died = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", _DYING, str(tmp_path), str(pauses_taken)], check=False
+    )
+    assert died.returncode == -signal.SIGKILL
+    partition = Partition(FilesLog(tmp_path))
+    await partition.open()
+    assert await partition.look(lambda state: state.count) == 1
+    assert len((await partition.commit(many)).commits) == MANY
+    await partition.close()
+    assert prove(tmp_path).sound
