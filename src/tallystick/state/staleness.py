@@ -18,7 +18,6 @@ import msgspec
 
 from tallystick.clock import from_text, to_text
 from tallystick.commits import Draft, Operation, Verb
-from tallystick.commits.mask import REDACTED
 from tallystick.commits.payloads import name_of_edge
 from tallystick.commits.reserved_attributes import CITES, NAMES, STALE_AFTER, SUPERSEDES, VERIFIED
 from tallystick.errors import InvalidArgument
@@ -330,7 +329,8 @@ def _naming_superseded(state: State, operation: Operation) -> Operation:
     node_id = operation.payload["node_id"]
     node = state.node(node_id) if state.owner(node_id) is not None else None
     superseded = superseded_by_it(node.attrs) if node is not None else []
-    superseded = [each for each in superseded if each != REDACTED]
+    # A value that no entity has as its id may be any text, and would outlive its redaction here.
+    superseded = [each for each in superseded if state.knows(each)]
     payload = {**operation.payload, SUPERSEDES: superseded}
     return msgspec.structs.replace(operation, payload=payload) if superseded else operation
 
