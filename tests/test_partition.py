@@ -255,6 +255,23 @@ def test_a_lock_that_is_held_while_the_head_stands_still_is_trouble_after_a_whil
     assert health.trouble is None
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_commits_before_a_damaged_one_are_read_whatever_slice_they_are_in(
+    tmp_path: Path, newest_first: bool
+) -> None:
+    partition = Partition(FilesLog(tmp_path))
+    for number in range(1, 6):
+        await partition.commit(writing(f"n{number}", word=f"word-{number}"))
+    (segment,) = (tmp_path / "log").glob("*.jsonl")
+    segment.write_bytes(segment.read_bytes().replace(b"word-3", b"WORD-3"))
+    lamports: list[int] = []
+    with pytest.raises(Corrupt):
+        async for entries in partition.entries(newest_first=newest_first):
+            lamports += [entry.commit.lamport for entry in entries]
+    assert lamports == ([5, 4] if newest_first else [1, 2])
+    await partition.close()
+
+
 async def test_a_log_that_cannot_be_read_is_reported_until_it_can_be_read_again(tmp_path: Path) -> None:
     partition = Partition(FilesLog(tmp_path))
     await partition.commit(writing("a"))

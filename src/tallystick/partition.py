@@ -246,10 +246,16 @@ class Partition:
             # Most who ask for the newest want no more than a few.
             size = _ENTRIES_AT_ONCE // 8 if newest_first else _ENTRIES_AT_ONCE
             pace = Pace(self.tenant)
-            while entries := _taken(found, size, pace):
-                yield entries
+            damage = None
+            while damage is None:
+                entries, damage = _taken(found, size, pace)
+                if entries:
+                    yield entries
+                elif damage is None:
+                    return
                 size = min(2 * size, _ENTRIES_AT_ONCE)
                 await pace.rest()
+            raise damage
         except Corrupt as error:
             raise self._reported(error) from None
 
@@ -786,14 +792,18 @@ def _count(group: _Group, started: float) -> None:
     )
 
 
-def _taken(entries: Iterator[Entry], most: int, pace: Pace) -> list[Entry]:
-    """The next ones, as many as a slice has time for; at least one, if there is one."""
+def _taken(entries: Iterator[Entry], most: int, pace: Pace) -> tuple[list[Entry], Corrupt | None]:
+    """The next ones, as many as a slice has time for; at least one, if there is one. And the damage that follows them:
+    a caller who needs no more than these is not refused because the slice is longer."""
     found: list[Entry] = []
-    for entry in islice(entries, most):
-        found.append(entry)
-        if pace.elapsed() > SLICE_SECONDS:
-            break
-    return found
+    try:
+        for entry in islice(entries, most):
+            found.append(entry)
+            if pace.elapsed() > SLICE_SECONDS:
+                break
+    except Corrupt as error:
+        return found, error
+    return found, None
 
 
 async def _drive(answer: Generator[None, None, T], tenant: str) -> T:
