@@ -265,9 +265,13 @@ async def test_commits_before_a_damaged_one_are_read_whatever_slice_they_are_in(
     (segment,) = (tmp_path / "log").glob("*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b"word-3", b"WORD-3"))
     lamports: list[int] = []
-    with pytest.raises(Corrupt):
+
+    async def read() -> None:
         async for entries in partition.entries(newest_first=newest_first):
-            lamports += [entry.commit.lamport for entry in entries]
+            lamports.extend(entry.commit.lamport for entry in entries)
+
+    with pytest.raises(Corrupt):
+        await read()
     assert lamports == ([5, 4] if newest_first else [1, 2])
     await partition.close()
 
