@@ -267,8 +267,8 @@ async def test_commits_before_a_damaged_one_are_read_whatever_slice_they_are_in(
     lamports: list[int] = []
 
     async def read() -> None:
-        async for entries in partition.entries(newest_first=newest_first):
-            lamports.extend(entry.commit.lamport for entry in entries)
+        async for group in partition.entries(newest_first=newest_first):
+            lamports.extend(entry.commit.lamport for entry in group)
 
     with pytest.raises(Corrupt):
         await read()
