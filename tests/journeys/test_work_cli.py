@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 from tallystick import app
+from tallystick.cli.output import console
 from tallystick.cli.tool_client import ask
-from tallystick.cli.work import parse_evidence
+from tallystick.cli.work import _board, _counts, parse_evidence
 from tallystick.config import load
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.server.dispatch import prepare
-from tallystick.toolsets.work import TOOLSET
+from tallystick.toolsets.work import TOOLSET, activity
 from tests.command_line import CommandLine
 
 Tally = Callable[..., tuple[int, str, str]]
@@ -216,3 +217,30 @@ def test_evidence_has_a_type_and_a_reference(text: str) -> None:
     with pytest.raises(InvalidArgument):
         parse_evidence(text)
     assert parse_evidence("url:https://x/y") == {"type": "url", "ref": "https://x/y"}
+
+
+def test_every_actionable_node_of_a_long_tree_is_marked(tally: Tally, base: Path) -> None:
+    settings = load({"base": base})
+    ask(settings, "graph_open", {"project": "wide", "goal": "Lay bricks"})
+    ask(settings, "graph_plan", {"nodes": [{"ref": f"b{number}", "summary": f"b{number}"} for number in range(101)]})
+    code, out, _ = tally("tree", "wide")
+    assert code == 0
+    assert out.count("▶") == 101
+
+
+def test_watch_counts_the_claims_that_it_does_not_list(
+    tally: Tally, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tally("next", "--claim")[0] == 0
+    monkeypatch.setattr(activity, "_CLAIMS_SHOWN", 1)
+    _, out, _ = tally("watch")
+    assert "Lay the arch" in out
+    assert "and 1 newer claim" in out
+
+
+def test_counts_of_which_not_all_were_counted_are_lower_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = {"project": "p", "resolved": 1, "total": 1_000, "actionable": 2, "blocked": 3, "partial": True}
+    console().print(_board({"now": "2026-01-01T00:00:00.000Z", "projects": [counts], "claims": [], "claims_omitted": 0,
+                            "recent": []}))  # fmt: skip
+    assert "at least 1000" in capsys.readouterr().out
+    assert _counts(counts).startswith("at least 1000 nodes")

@@ -46,6 +46,26 @@ def ask_pages(settings: Settings, name: str, arguments: dict[str, Any], show: Ca
     asyncio.run(_ask_pages(settings, name, arguments, show))
 
 
+def ask_by_cursor(
+    settings: Settings, name: str, arguments: dict[str, Any], show: Callable[[dict[str, Any]], None]
+) -> None:
+    """Show each page that the tool answers, for tools that page by cursors; the memory is opened once."""
+    asyncio.run(_ask_by_cursor(settings, name, arguments, show))
+
+
+async def _ask_by_cursor(
+    settings: Settings, name: str, arguments: dict[str, Any], show: Callable[[dict[str, Any]], None]
+) -> None:
+    async with _opened(settings) as call:
+        cursor: dict[str, Any] = {}
+        while True:
+            page = await call(name, {**arguments, **cursor})
+            show(page)
+            if page.get("next_cursor") is None:
+                return
+            cursor = {"cursor": page["next_cursor"]}
+
+
 async def _ask_pages(
     settings: Settings, name: str, arguments: dict[str, Any], show: Callable[[dict[str, Any]], None]
 ) -> None:

@@ -14,7 +14,7 @@ import typer
 from tallystick.cli import completion
 from tallystick.cli.options import Base, Json, Tenant, command_group, existing
 from tallystick.cli.output import Styled, console, drawn, emit, note, say, table, visible
-from tallystick.cli.tool_client import ask, principal
+from tallystick.cli.tool_client import ask, ask_by_cursor, principal
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import counted
@@ -78,10 +78,20 @@ def tree(
     if json:
         emit({"project": opened["project"], "summary": opened["summary"], "tree": seen})
         return
-    wanted = {"project": opened["project"], "filter": {"is_actionable": True}, "limit": 100}
-    ready = {node["id"]: node for node in ask(settings, "graph_query", wanted)["nodes"]}
-    console().print(_drawn_tree(seen, ready))
+    console().print(_drawn_tree(seen, _ready(settings, opened["project"])))
     note(_counts(opened["summary"]))
+
+
+def _ready(settings: Settings, project: str) -> dict[str, Any]:
+    """Return the actionable nodes of a project by their ids."""
+    wanted = {"project": project, "filter": {"is_actionable": True}, "limit": 100}
+    ready: dict[str, Any] = {}
+
+    def add(page: dict[str, Any]) -> None:
+        ready.update((node["id"], node) for node in page["nodes"])
+
+    ask_by_cursor(settings, "graph_query", wanted, add)
+    return ready
 
 
 @commands.command("next")
@@ -320,9 +330,13 @@ def _over(node: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _counts(summary: dict[str, int]) -> str:
     return (
-        f"{counted(summary['total'], 'node')}: {summary['resolved']} resolved{_dropped(summary)},"
+        f"{_at_least(summary)}{counted(summary['total'], 'node')}: {summary['resolved']} resolved{_dropped(summary)},"
         f" {summary['actionable']} actionable, {summary['blocked']} blocked"
     )
+
+
+def _at_least(summary: Mapping[str, Any]) -> str:
+    return "at least " if summary.get("partial") else ""
 
 
 def _dropped(summary: dict[str, int]) -> str:
@@ -437,7 +451,10 @@ def _board(seen: dict[str, Any], ends: str = "") -> RenderableType:
         _grid(
             ("project", "done", "of", "actionable", "blocked"),
             [
-                (each["project"], each["resolved"], each["total"], each["actionable"], each["blocked"])
+                (
+                    each["project"],
+                    *(f"{_at_least(each)}{each[name]}" for name in ("resolved", "total", "actionable", "blocked")),
+                )
                 for each in seen["projects"]
             ],
         ),
@@ -450,6 +467,7 @@ def _board(seen: dict[str, Any], ends: str = "") -> RenderableType:
         )
         if seen["claims"]
         else drawn("nobody works on anything", "dim"),
+        *([drawn(f"and {counted(omitted, 'newer claim')}", "dim")] if (omitted := seen["claims_omitted"]) else []),
         _grid(
             ("lately", "agent", "node", "id"),
             [

@@ -23,10 +23,10 @@ from tallystick.state.work import CLAIMED_BY
 from tallystick.state.work.board import Board, Row, rank_of
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.graph import WorkGraph
-from tallystick.state.work.queries import Readiness, readiness
+from tallystick.state.work.queries import Readiness, readable, readiness
 from tallystick.store import Store
 from tallystick.toolsets.claims import Claims
-from tallystick.toolsets.work.answers import counts_of
+from tallystick.toolsets.work.answers import counted_members, counts_of
 from tallystick.toolsets.work.errors import get_project, get_row, projects_of
 from tallystick.toolsets.work.view import View
 
@@ -39,8 +39,7 @@ _WAITS_MAX = 5
 _EVIDENCE_MAX = 3
 _SUMMARY_MAX = 400
 _WALKED_MAX = 20_000
-_WALKED_NARROWLY = 1_000
-"""Where the policy is asked about each."""
+"""Rows counted for one page of the tree, unless the page begins after them."""
 
 T = TypeVar("T")
 
@@ -107,6 +106,8 @@ class ProjectLine(msgspec.Struct, frozen=True):
     claimed: int
     blocked: int
     updated_at: str
+    is_partial: bool
+    """Whether the counts are lower bounds."""
 
 
 class Projects(msgspec.Struct, frozen=True):
@@ -128,15 +129,17 @@ class ProjectBoard(msgspec.Struct, frozen=True):
     tree: list[TreeRow]
     tree_before: int
     tree_more: int
+    tree_is_cut: bool
+    """Whether there are more rows than were counted."""
     newest: list[Task]
     """Those that changed last, if that was asked for."""
 
 
 async def list_projects(store: Store, principal: Principal, claims: Claims, clock: Clock = wall_clock) -> Projects:
     def look(view: View) -> Projects:
-        boards = projects_of(view)
-        lines = [_line(view, board, claims.moment(view.state.time_after(clock()))) for board in boards[-PROJECTS_MAX:]]
-        lines.sort(key=lambda line: line.updated_at, reverse=True)
+        boards = sorted(projects_of(view), key=lambda board: _last_change(view, board), reverse=True)
+        moment = claims.moment(view.state.time_after(clock()))
+        lines = [_line(view, board, moment) for board in boards[:PROJECTS_MAX]]
         return Projects(view.state.position, lines, max(0, len(boards) - PROJECTS_MAX))
 
     return await _read(store, principal, look)
@@ -196,20 +199,32 @@ async def _read(store: Store, principal: Principal, look: Callable[[View], T]) -
     return await store.read(principal, Action.SEARCH, prepared)
 
 
+def _last_change(view: View, board: Board) -> int:
+    """Return the position of the newest task that may be read, or else of the project."""
+    newest = _newest_row(view, board)
+    return view.node(newest.id if newest is not None else board.id).provenance.lamport
+
+
+def _newest_row(view: View, board: Board) -> Row | None:
+    return next(iter(view.first((view.graph.by_update[each] for each in reversed(board.updates)), 1)), None)
+
+
 def _line(view: View, board: Board, moment: ClaimTime) -> ProjectLine:
-    counts = counts_of(view, board)
+    counts, members = counts_of(view, board), counted_members(view, board)
     claimed = view.first((row for row in _claimed(view, board, moment)), len(board.members))
+    counted = [row for row in claimed if row.created in members]
     stands = readiness(view.graph, board, view.read_filter)
-    newest = view.first((view.graph.by_update[each] for each in reversed(board.updates)), 1)
+    newest = _newest_row(view, board)
     return ProjectLine(
         name=board.name or "",
         goal=_goal(view, board),
         total=counts["total"],
         done=counts["resolved"],
-        ready=counts["actionable"] - sum(row.created in stands.actionable for row in claimed),
+        ready=counts["actionable"] - sum(row.created in stands.actionable for row in counted),
         claimed=len(claimed),
-        blocked=counts["blocked"] - sum(row.created in stands.blocked for row in claimed),
-        updated_at=view.node(newest[0].id if newest else board.id).provenance.timestamp,
+        blocked=counts["blocked"] - sum(row.created in stands.blocked for row in counted),
+        updated_at=view.node(newest.id if newest is not None else board.id).provenance.timestamp,
+        is_partial="partial" in counts,
     )
 
 
@@ -238,18 +253,19 @@ class _Drawn:
 
     def board(self, skip: int, newest: int) -> ProjectBoard:
         view, board = self._view, self._board
-        tree, more = self._tree(skip)
+        tree, more, is_cut = self._tree(skip)
         return ProjectBoard(
             position=view.state.position,
             name=board.name or "",
             goal=_goal(view, board),
             root=view.reference(board.root),
-            total=counts_of(view, board)["total"],
+            total=len(readable(view.graph, board.members, view.read_filter)) if view.narrows else len(board.members),
             columns=list(self._columns()),
             agents=sorted({row.owner for row in self._claimed.values() if row.owner is not None}),
             tree=tree,
             tree_before=skip,
             tree_more=more,
+            tree_is_cut=is_cut,
             newest=[self._task(row) for row in view.first(self._newest(), newest)] if newest else [],
         )
 
@@ -269,9 +285,13 @@ class _Drawn:
 
     # -- the tree
 
-    def _tree(self, skip: int) -> tuple[list[TreeRow], int]:
-        """Each parent before its children, oldest first; and how many more were come to."""
-        walked = list(islice(self._walk(), _WALKED_NARROWLY if self._view.narrows else _WALKED_MAX))
+    def _tree(self, skip: int) -> tuple[list[TreeRow], int, bool]:
+        """Return a page of rows, each parent before its children, oldest first; how many more were counted; and
+        whether there are others that were not."""
+        most = max(_WALKED_MAX, skip + TREE_MAX)
+        walked = list(islice(self._walk(), most + 1))
+        is_cut = len(walked) > most
+        del walked[most:]
         below, done = dict.fromkeys(range(len(walked)), 0), dict.fromkeys(range(len(walked)), 0)
         for number in range(len(walked) - 1, -1, -1):
             _, row, parent = walked[number]
@@ -282,7 +302,7 @@ class _Drawn:
             TreeRow(depth, self._task(row), below[number], done[number])
             for number, (depth, row, _) in islice(enumerate(walked), skip, skip + TREE_MAX)
         ]
-        return rows, max(0, len(walked) - skip - len(rows))
+        return rows, max(0, len(walked) - skip - len(rows)), is_cut
 
     def _walk(self) -> Iterator[tuple[int, Row, int | None]]:
         """Depth, row, and which of those before it is above it. What may not be read has its children drawn in its
@@ -341,7 +361,7 @@ class _Drawn:
         return "ready" if row.created in self._stands.actionable else "open"
 
     def _waits(self, row: Row) -> tuple[tuple[TaskName, ...], int]:
-        others: Iterable[Row] = dict.fromkeys(each for each in row.depends_on if each.open)
+        others: Iterable[Row] = dict.fromkeys(row.blockers())
         seen = self._view.readable(others, lambda each: each.id)
         names = tuple(TaskName(each.id, _cut(self._view.summary(each))) for each in seen[:_WAITS_MAX])
         return names, max(0, len(seen) - _WAITS_MAX)

@@ -13,9 +13,11 @@ import pytest
 from tallystick import app
 from tallystick.clock import wall_clock
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
+from tallystick.operations import work_board
 from tallystick.operations.checkpoint import sign_checkpoint
 from tallystick.operations.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
 from tallystick.toolsets.claims import Claims
+from tallystick.toolsets.work import answers
 from tests.server.web.acting import followed, forms_of, post, send
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy
@@ -349,3 +351,42 @@ allow := false if {
         assert (answer.status_code, answer.json()["error"]) == (403, "NOT_ALLOWED")
         (line,) = (await pages.json("/audit?outcome=denied"))["decisions"]["lines"]
         assert (line["actor"], line["action"], line["tool"]) == ("nora", "WRITE", "web")
+
+
+async def test_totals_of_a_project_are_whole_or_marked_as_lower_bounds(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_MEMBERS_COUNTED", 2)
+    await plan(pages, "ada", *({"ref": f"t{number}", "properties": {"key": f"k{number}"}} for number in range(4)))
+    await claim(pages, "codex", "k3")
+    view = await pages.json("/work?project=p")
+    assert view["board"]["total"] == 5
+    (line,) = view["projects"]["projects"]
+    assert (line["total"], line["ready"], line["claimed"], line["is_partial"]) == (2, 1, 1, True)
+    assert "0 of at least 2" in await pages.html("/work")
+    assert "at least 1 ready to be claimed" in await pages.html("/work")
+
+
+async def test_a_long_tree_can_be_read_to_its_end(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_board, "TREE_MAX", 2)
+    monkeypatch.setattr(work_board, "_WALKED_MAX", 3)
+    await plan(pages, "ada", *({"ref": f"t{number}"} for number in range(4)))
+    board = (await pages.json("/work?project=p"))["board"]
+    assert (board["tree_more"], board["tree_is_cut"]) == (1, True)
+    page = await pages.html("/work?project=p")
+    assert "1 to 2 of at least 3" in page
+    assert "0 of at least 2 done" in page
+    last = (await pages.json("/work?project=p&tree_from=4"))["board"]
+    assert ([row["task"]["summary"] for row in last["tree"]], last["tree_more"]) == (["t3"], 0)
+    assert last["tree_is_cut"] is False
+
+
+async def test_of_very_many_projects_those_that_changed_last_are_listed(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_board, "PROJECTS_MAX", 1)
+    ids = await plan(pages, "ada", {"ref": "a"}, project="old")
+    await plan(pages, "ada", {"ref": "b"}, project="new")
+    await finish(pages, "ada", ids["a"])
+    found = (await pages.json("/work"))["projects"]
+    assert ([each["name"] for each in found["projects"]], found["more"]) == (["old"], 1)

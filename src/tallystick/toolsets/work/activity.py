@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import merge
+from heapq import merge, nsmallest
 
 from tallystick.clock import to_text
 from tallystick.policy import Action
@@ -27,15 +27,15 @@ def _seen(call: Call, view: View) -> JsonObject:
         for board in projects_of(view)
     ]
     now = call.context.stamp(view.state)
-    return {"now": now, "projects": projects, "claims": _claims(call, view), "recent": _recent(view)}
+    return {"now": now, "projects": projects, **_claims(call, view), "recent": _recent(view)}
 
 
-def _claims(call: Call, view: View) -> list[JsonObject]:
-    """Live ones on open nodes, the longest held first."""
+def _claims(call: Call, view: View) -> JsonObject:
+    """Live ones on open nodes, the longest held first, and how many others there are."""
     postings, moment = view.graph.properties.get(CLAIMED_BY), call.context.moment(view.state)
     rows = [view.graph.by_number[number] for number in postings.present] if postings is not None else []
-    held = [row for row in rows if row.open and moment.is_claimed(row)]
-    return [
+    held = view.readable((row for row in rows if row.open and moment.is_claimed(row)), lambda row: row.id)
+    claims = [
         {
             "agent": row.owner,
             "session": row.session,
@@ -45,8 +45,9 @@ def _claims(call: Call, view: View) -> list[JsonObject]:
             "since": to_text(row.claimed),
             "milliseconds": moment.now - row.claimed,
         }
-        for row in view.first(sorted(held, key=lambda row: row.claimed), _CLAIMS_SHOWN)
+        for row in nsmallest(_CLAIMS_SHOWN, held, key=lambda row: row.claimed)
     ]
+    return {"claims": claims, "claims_omitted": len(held) - len(claims)}
 
 
 def _recent(view: View) -> list[JsonObject]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, TypeVar
 
+from pyroaring import BitMap
+
 from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
@@ -22,9 +24,7 @@ T = TypeVar("T")
 ANSWER_BYTES_MAX = 50_000
 PART_BYTES_MAX = 8_000
 ANCESTORS_SHOWN = 50
-_CHILDREN_COUNTED = 200
 _MEMBERS_COUNTED = 1_000
-_NEWLY_COUNTED = 500
 
 
 def node_of(view: View, node: Node) -> JsonObject:
@@ -68,18 +68,16 @@ def ancestors_of(view: View, row: Row) -> tuple[list[Row], int]:
 
 
 def children_of(view: View, row: Row, most: int) -> tuple[list[Row], int]:
-    """The oldest, and how many there are in all; where some may be withheld, no more are counted than are shown."""
-    if not view.narrows:
-        return oldest(row.children, most), len(row.children)
-    found = view.first(sorted(row.children, key=lambda each: each.created), max(most, _CHILDREN_COUNTED) + 1)
-    return found[:most], len(found)
+    """Return the oldest that may be read, and how many there are in all."""
+    children = view.readable(row.children, lambda each: each.id)
+    return oldest(children, most), len(children)
 
 
 def counts_of(view: View, board: Board) -> JsonObject:
     """Of the nodes that may be read. Of many only the first are asked about, and `partial` says so."""
     if not view.narrows:
         return dict(board.counts())
-    members = board.members[:_MEMBERS_COUNTED]
+    members = counted_members(view, board)
     seen = readable(view.graph, members, view.read_filter)
     resolved, dropped = len(seen & board.resolved), len(seen & board.dropped)
     stands = readiness(view.graph, board, view.read_filter, seen)
@@ -94,6 +92,11 @@ def counts_of(view: View, board: Board) -> JsonObject:
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 
 
+def counted_members(view: View, board: Board) -> BitMap:
+    """Return the nodes that `counts_of` looks at."""
+    return board.members[:_MEMBERS_COUNTED] if view.narrows else board.members
+
+
 def oldest(rows: Sequence[Row], count: int) -> list[Row]:
     return nsmallest(count, rows, key=lambda row: row.created)
 
@@ -106,7 +109,7 @@ def newly_actionable(builder: DraftBuilder, view: View) -> JsonObject:
     """The key and, when there are too many, how many were left out."""
     rows = builder.newly_actionable()
     if view.narrows:
-        rows = view.first(rows, _NEWLY_COUNTED)
+        rows = view.readable(rows, lambda row: row.id)
     summaries = (view.warned(row.id, {"id": row.id, "summary": builder.attrs(row.id).get("summary")}) for row in rows)
     return listing("newly_actionable", summaries, len(rows), 2 * PART_BYTES_MAX, note="newly_actionable_omitted")
 
