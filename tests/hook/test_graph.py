@@ -53,6 +53,22 @@ def test_what_waits_for_a_task_that_was_redacted_comes_next(memory: Memory) -> N
         memory.follow("sql")
 
 
+def test_a_dependent_of_a_terminated_task_does_not_come_next(memory: Memory) -> None:
+    memory.call("graph_open", project="shop", goal="Ship it")
+    refs = [("a", []), ("b", ["a"]), ("c", []), ("d", ["c"])]
+    nodes = [{"ref": ref, "summary": ref, "depends_on": others} for ref, others in refs]
+    a, _, c, d = (each["id"] for each in memory.call("graph_plan", nodes=nodes)["created"])
+    memory.call("terminate", containerType="task", id=a, version=1)
+    memory.call("graph_restructure", operations=[{"op": "drop", "node_id": c, "reason": "no need"}])
+    assert [each["node"]["id"] for each in memory.call("graph_next", project="shop", count=9)["nodes"]] == [d]
+    for _ in range(2):
+        with opened(memory.home, memory.home / "graph.db") as graph:
+            project = graph.current_project()
+            assert project is not None
+            assert [item.id for item in graph.ready(project.id)] == [d]
+        memory.follow("sql")
+
+
 def test_what_is_held_up_with_a_reason_does_not_come_next(memory: Memory) -> None:
     memory.call("graph_open", project="shop", goal="Ship it")
     nodes = [{"ref": "a", "summary": "a"}, {"ref": "b", "summary": "b"}]

@@ -156,7 +156,7 @@ def test_a_stored_index_says_what_it_said_when_its_format_was_named() -> None:
         state.derived(kind)
     contents = {name: unpack(data)[1] for name, data in state.dump_indexes()}
     assert {name: sha256(content).hexdigest()[:16] for name, content in contents.items()} == {
-        "work-4": "e32841f13d73a0cb",
+        "work-5": "fa31678b7263bc7f",
         "cards-2": "0b2cc2b5e3535ef8",
         "sections-1": "996cd8ab4433a016",
         "knowledge-2": "b4654ceb3f3c3ce7",

@@ -40,6 +40,7 @@ class _Row(msgspec.Struct):
     owner: str | None
     is_resolved: bool
     is_dropped: bool
+    blocks: bool
     depends_on: list[str]
     is_recalled: bool
     has_open_parts: bool = False
@@ -76,6 +77,7 @@ class _Writer:
             said.owner,
             said.resolved,
             said.dropped,
+            said.blocks,
             depends_on,
             entity.untrusted is not None,
         )
@@ -118,7 +120,7 @@ class _Writer:
     def _state(self, row: _Row) -> str:
         if row.is_resolved:
             return "dropped" if row.is_dropped else "done"
-        waits = any(not self._rows[each].is_resolved for each in row.depends_on if each in self._rows)
+        waits = any(self._rows[each].blocks for each in row.depends_on if each in self._rows)
         if waits or row.has_open_parts:
             return "waiting"
         return "claimed" if row.owner is not None else "ready"

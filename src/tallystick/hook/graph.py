@@ -408,7 +408,9 @@ class Graph:
             " AND NOT EXISTS (SELECT 1 FROM work_nodes AS child"
             "   WHERE child.parent = one.id AND child.resolved = 0 AND child.project <> ?)"
             " AND NOT EXISTS (SELECT 1 FROM edges JOIN work_nodes AS other ON other.id = edges.target"
-            "   WHERE edges.source = one.id AND edges.rel = 'depends_on' AND other.resolved = 0 AND other.project <> ?)"
+            "   WHERE edges.source = one.id AND edges.rel = 'depends_on' AND other.project <> ?"
+            "   AND (other.resolved = 0 OR other.dropped = 1 AND EXISTS (SELECT 1 FROM nodes"
+            "     WHERE nodes.id = other.id AND json_type(nodes.attrs, '$.task.blocks') = 'true')))"
             f" LIMIT {_CANDIDATES_MAX}",
             (project_id, _REDACTED, _REDACTED),
         ).fetchall()

@@ -1,7 +1,7 @@
 """Tasks: the steps they go through, and a card for each project, feature and task.
 
 They are the work graph's own nodes. What tasks say beyond it stands under the node's attribute
-`task`: {kind, title, description, status, complexity, tags, noOp, blockedReason}; a node that
+`task`: {kind, title, description, status, complexity, tags, noOp, blockedReason, blocks}; a node that
 was planned as work has none, and is a task like any other. A project has there {description,
 tags, rev}. Sections and templates are nodes of their own, joined by ids. The step is read
 together with `resolved`, which work may change: so neither can contradict the other.

@@ -76,13 +76,77 @@ def test_what_work_resolves_is_closed_here_and_what_it_takes_back_is_new(agent: 
     assert agent.get(two)["blockedBy"] == [one["id"]]
 
 
-def test_what_is_given_up_blocks_here_and_not_there(agent: TasksAgent) -> None:
+def waiting(agent: TasksAgent) -> tuple[Said, Said]:
+    """Return a task and another one that waits for it."""
     project = agent.project()
     one, two = agent.task("1", projectId=project["id"]), agent.task("2", projectId=project["id"])
     agent.step("block", two, blockedBy=[one["id"]])
+    return one, two
+
+
+def drop(agent: TasksAgent, task: Said) -> Said:
+    operation = {"op": "drop", "node_id": task["id"], "reason": "no need"}
+    return agent.beside("graph_restructure", operations=[operation])
+
+
+def test_a_terminated_task_blocks_its_dependents_in_both_until_they_are_unblocked(agent: TasksAgent) -> None:
+    one, two = waiting(agent)
     agent.step("terminate", one)
     assert agent.get(two)["blockedBy"] == [one["id"]]
+    assert actionable(agent) == []
+    query = {"project": "Shop", "filter": {"is_blocked": True}}
+    assert [each["id"] for each in agent.beside("graph_query", **query)["nodes"]] == [two["id"]]
+    agent.step("unblock", two, blockedBy=[one["id"]])
     assert actionable(agent) == [two["id"]]
+    agent.step("advance", two)
+
+
+def test_a_dropped_task_unblocks_its_dependents_in_both(agent: TasksAgent) -> None:
+    """work-graph.md: a drop may unblock other nodes, reported in `newly_actionable` (W21)."""
+    one, two = waiting(agent)
+    assert [each["id"] for each in drop(agent, one)["newly_actionable"]] == [two["id"]]
+    update(agent, one["id"], add_evidence=[{"type": "note", "ref": "as was said"}])
+    assert agent.get(two)["blockedBy"] == []
+    assert actionable(agent) == [two["id"]]
+    agent.step("advance", two)
+
+
+def test_the_newest_end_of_a_task_decides_whether_it_blocks(agent: TasksAgent) -> None:
+    one, two = waiting(agent)
+    for _ in range(2):
+        agent.step("terminate", one)
+        assert (agent.get(two)["blockedBy"], actionable(agent)) == ([one["id"]], [])
+        update(agent, one["id"], resolved=False)
+        drop(agent, one)
+        assert (agent.get(two)["blockedBy"], actionable(agent)) == ([], [two["id"]])
+        update(agent, one["id"], resolved=False)
+
+
+def test_a_feature_of_which_every_task_was_terminated_blocks_its_dependents_in_both(agent: TasksAgent) -> None:
+    project = agent.project()
+    feature = agent.feature(projectId=project["id"])
+    task, later = agent.task("1", featureId=feature["id"]), agent.task("2", projectId=project["id"])
+    agent.step("block", later, blockedBy=[feature["id"]])
+    agent.step("terminate", task)
+    assert agent.get(later)["blockedBy"] == [feature["id"]]
+    assert actionable(agent) == []
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_a_terminated_task_that_may_not_be_read_blocks_in_neither(is_hidden: bool) -> None:
+    hidden: set[str] = set()
+
+    class Narrow:
+        def decide(self, request: Request) -> Decision:
+            return Decision(request.resource not in hidden, "", "narrow@1")
+
+    with gathered(policy=Narrow()) as agent:
+        one, two = waiting(agent)
+        other = agent.task("other", projectId=one["projectId"])
+        agent.step("terminate", one)
+        hidden |= {other["id"], *([one["id"]] if is_hidden else [])}
+        assert actionable(agent) == ([two["id"]] if is_hidden else [])
+        assert agent.get(two)["blockedBy"] == ([] if is_hidden else [one["id"]])
 
 
 def test_the_version_is_the_revision(agent: TasksAgent) -> None:

@@ -18,6 +18,8 @@ from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPP
 CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
 """The ends of a task; `state.tasks` has the other steps."""
 BLOCKED = "BLOCKED"
+BLOCKS = "blocks"
+"""The attribute of a terminated task: its dependents stay blocked."""
 
 PropertyKey = tuple[str, Scalar | None, bool]
 """A property as the index knows it: key, value, and whether the value is too large to be kept."""
@@ -29,6 +31,8 @@ class WorkAttributes(msgspec.Struct, frozen=True, gc=False):
     resolved: bool
     dropped: bool
     """Resolved because it was given up, not done."""
+    blocks: bool
+    """Whether nodes that depend on it wait for it."""
     held: bool
     """Blocked by something that is not a node."""
     priority: float
@@ -55,6 +59,7 @@ def read(attrs: dict[str, Any]) -> WorkAttributes:
         parent=find_text(attrs, "parent"),
         resolved=attrs.get("resolved") is True,
         dropped=is_dropped(attrs),
+        blocks=is_blocking(attrs),
         held=is_held(attrs),
         priority=priority_of(properties.get("priority")),
         owner=owner,
@@ -82,6 +87,17 @@ def is_held(attrs: dict[str, Any]) -> bool:
     """Whether tasks call it blocked by nothing that could be resolved: `advance` refuses it then."""
     task = object_of(attrs, "task")
     return task.get("noOp") is True or task.get("status") == BLOCKED
+
+
+def is_blocking(attrs: dict[str, Any]) -> bool:
+    """Return whether dependents wait for it: it is open, or `terminate` ended it. Dropping a node unblocks them."""
+    return attrs.get("resolved") is not True or (is_dropped(attrs) and object_of(attrs, "task").get(BLOCKS) is True)
+
+
+def reopened(attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the change that removes the mark of `terminate` from a node that is open again; empty without a mark."""
+    task = object_of(attrs, "task")
+    return {"task": {name: value for name, value in task.items() if name != BLOCKS}} if BLOCKS in task else {}
 
 
 def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:

@@ -32,7 +32,9 @@ class Row(msgspec.Struct, eq=False, array_like=True, gc=False):
     resolved: bool = False
     dropped: bool = False
     open: bool = False
-    """There, of a project and not resolved: what a parent or a dependent waits for."""
+    """There, of a project and not resolved: a parent waits for it."""
+    blocks: bool = False
+    """Its dependents wait for it: open, or terminated by the tasks toolset."""
     open_children: int = 0
     open_dependencies: int = 0
     held: bool = False
@@ -64,6 +66,15 @@ class Row(msgspec.Struct, eq=False, array_like=True, gc=False):
         """Whether it is there and of a project. Of one whose project was redacted nobody can say any more what has
         to happen before it is done, so it holds nobody up."""
         return self.board is not None and self.board.id != REDACTED
+
+    def blockers(self) -> Iterator[Row]:
+        """Yield the dependencies that it waits for, once for each edge. Readiness and `advance` both follow from it."""
+        return (each for each in self.depends_on if each.blocks)
+
+    def waits_for(self) -> Iterator[Row]:
+        """Yield the open children and the blocking dependencies."""
+        yield from (each for each in self.children if each.open)
+        yield from self.blockers()
 
     def above(self) -> Iterator[Row]:
         """From the parent up to the root."""

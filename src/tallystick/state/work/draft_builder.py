@@ -154,11 +154,7 @@ class DraftBuilder:
                 self._was_ready[each] = self._is_ready(each, read_filter)
 
     def _is_ready(self, row: Row, read_filter: ReadFilter) -> bool:
-        return (
-            row.open
-            and not row.held
-            and not any(each.open and read_filter.allows(each.id) for each in (*row.children, *row.depends_on))
-        )
+        return row.open and not row.held and not any(read_filter.allows(each.id) for each in row.waits_for())
 
     def _add(self, verb: Verb, payload: dict[str, Any]) -> int:
         """The sequence number that it will have."""

@@ -23,7 +23,7 @@ from tallystick.state.work.cycles import lift
 
 class WorkGraph:
     types: ClassVar[frozenset[str]] = frozenset({PROJECT, NODE})
-    stored_as: ClassVar[str] = "work-4"
+    stored_as: ClassVar[str] = "work-5"
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -99,12 +99,12 @@ class WorkGraph:
         if after is not None:
             source.depends_on = with_row(source.depends_on, target)
             target.dependents = with_row(target.dependents, source)
-            source.open_dependencies += target.open
+            source.open_dependencies += target.blocks
             self.leveled = self.leveled and lift(source, target)
         elif target in source.depends_on:
             source.depends_on = without_row(source.depends_on, target)
             target.dependents = without_row(target.dependents, source)
-            source.open_dependencies -= target.open
+            source.open_dependencies -= target.blocks
         self._settle(source)
         self._forget(source)
         self._forget(target)
@@ -160,7 +160,7 @@ class WorkGraph:
         row.dropped, row.held = facts.dropped, facts.held
         if row.board is not None:
             put(row.board.dropped, row.created, facts.dropped)
-        self._resolve(row, facts.resolved)
+        self._resolve(row, facts)
         self._settle(row)
 
     def _node_gone(self, node_id: str) -> None:
@@ -191,6 +191,7 @@ class WorkGraph:
             return
         self._index(row, _NOTHING)
         self._open(row, False)
+        self._block(row, False)
         row.board = None
         self._rank(row, board, None)
         for bits in (board.members, board.resolved, board.dropped, board.leaves, board.blocked, board.actionable):
@@ -217,22 +218,27 @@ class WorkGraph:
         row.board.updates.add(updated)
         self.by_update[updated] = row
 
-    def _resolve(self, row: Row, resolved: bool) -> None:
-        row.resolved = resolved
+    def _resolve(self, row: Row, facts: WorkAttributes) -> None:
+        row.resolved = facts.resolved
         if row.board is not None:
-            put(row.board.resolved, row.created, resolved)
-        self._open(row, row.belongs and not resolved)
+            put(row.board.resolved, row.created, facts.resolved)
+        self._open(row, row.belongs and not facts.resolved)
+        self._block(row, row.belongs and facts.blocks)
 
     def _open(self, row: Row, is_open: bool) -> None:
         if row.open == is_open:
             return
         row.open = is_open
-        step = 1 if is_open else -1
         if row.parent is not None:
-            row.parent.open_children += step
+            row.parent.open_children += 1 if is_open else -1
             self._settle(row.parent)
+
+    def _block(self, row: Row, blocks: bool) -> None:
+        if row.blocks == blocks:
+            return
+        row.blocks = blocks
         for dependent in row.dependents:
-            dependent.open_dependencies += step
+            dependent.open_dependencies += 1 if blocks else -1
             self._settle(dependent)
 
     # -- the tree

@@ -7,7 +7,7 @@ only where a property is an object, a list or a long text.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import chain, islice
 from typing import Any, Literal
@@ -68,25 +68,21 @@ def readiness(
         return Readiness(board.leaves, board.blocked, board.actionable)
     rows, members = graph.by_number, board.members if among is None else among
     leaves = (board.leaves & members) | _not_held_up(
-        graph, members - board.leaves, read_filter, lambda row: row.children
+        graph, members - board.leaves, read_filter, lambda row: (each for each in row.children if each.open)
     )
     waiting = BitMap([number for number in members & board.blocked if not rows[number].held])
-    free = _not_held_up(graph, waiting, read_filter, lambda row: row.depends_on)
+    free = _not_held_up(graph, waiting, read_filter, Row.blockers)
     blocked = (members & board.blocked) - free
     ready = [number for number in leaves - board.resolved - blocked if rows[number].open]
     return Readiness(leaves, blocked, BitMap(ready))
 
 
 def _not_held_up(
-    graph: WorkGraph, members: BitMap, read_filter: ReadFilter, others: Callable[[Row], Sequence[Row]]
+    graph: WorkGraph, members: BitMap, read_filter: ReadFilter, others: Callable[[Row], Iterable[Row]]
 ) -> BitMap:
     rows = graph.by_number
     return BitMap(
-        [
-            number
-            for number in members
-            if not any(each.open and read_filter.allows(each.id) for each in others(rows[number]))
-        ]
+        [number for number in members if not any(read_filter.allows(each.id) for each in others(rows[number]))]
     )
 
 
@@ -182,9 +178,7 @@ def ranked_among(graph: WorkGraph, board: Board, hits: BitMap | None, read_filte
         ready, waiting = (rank for rank in ready if rank[-1] in hits), waiting & hits
     for *_, number in merge(ready, sorted(rank_of(rows[number]) for number in waiting)):
         row = rows[number]
-        held_up = row.held or any(
-            each.open and read_filter.allows(each.id) for each in (*row.children, *row.depends_on)
-        )
+        held_up = row.held or any(read_filter.allows(each.id) for each in row.waits_for())
         if row.rank is not None or not held_up:
             yield row
 

@@ -15,11 +15,11 @@ from tallystick.state.attributes import object_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.tasks import (
-    CLOSED,
     NO_OP,
     PIPELINES,
     PIPELINES_ID,
     TERMINAL,
+    WILL_NOT_IMPLEMENT,
     Card,
     Pipelines,
     Sections,
@@ -28,6 +28,7 @@ from tallystick.state.tasks import (
     said_of,
 )
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
+from tallystick.state.work.attributes import BLOCKS
 from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
@@ -180,16 +181,11 @@ class View:
     # -- who waits for whom
 
     def blockers(self, card: Card) -> list[str]:
-        """What work resolved, or was closed here, blocks nobody; what will never be done still does. Nor does what
-        belongs to no project any more, nor what may not be read: to be held up by it would show it."""
+        """Return the ids of the nodes that it waits for, and NO_OP. Leave out nodes that the caller may not read: being
+        blocked by one would reveal it."""
         row = self.graph.find(card.id)
-        waits_for = dict.fromkeys(each.id for each in row.depends_on if each.belongs) if row else {}
-        blocking = [each for each in waits_for if self._blocks(each)]
+        blocking = dict.fromkeys(each.id for each in row.blockers()) if row is not None else {}
         return self.read_filter.readable(blocking) + ([NO_OP] if card.no_op else [])
-
-    def _blocks(self, entity_id: str) -> bool:
-        card = self.card(entity_id)
-        return card.status != CLOSED if card is not None else self.row(entity_id).open
 
     def dependents(self, card: Card) -> list[Card]:
         """As far as they may be read."""
@@ -250,7 +246,8 @@ class View:
         """Nobody works on what is over."""
         over = status in TERMINAL
         freed = self.released(card) if over else {}
-        return self.revise(card, {"status": status}, resolved=over, **freed, **changes)
+        blocks = True if status == WILL_NOT_IMPLEMENT else None
+        return self.revise(card, {"status": status, BLOCKS: blocks}, resolved=over, **freed, **changes)
 
     # -- who works on it
 

@@ -102,7 +102,7 @@ async def _release(call: Call, node_id: str) -> Answer:
 def _named(view: View, node_id: str, claimant: Claimant) -> Row:
     """Return the row of a node that can be worked on now. Raises NotFound or Conflict."""
     row = get_row(view, node_id)
-    waits = row.held or any(each.open and view.allows(each.id) for each in (*row.children, *row.depends_on))
+    waits = row.held or any(view.allows(each.id) for each in row.waits_for())
     if waits or not row.open:
         problem = f"'{node_id}' is not ready: it is over, blocked, or waits for others"
         raise Conflict(problem, hint="claim one that is ready")

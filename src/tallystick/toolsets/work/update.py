@@ -8,7 +8,7 @@ from typing import Any
 from tallystick.state.attributes import list_of, object_of
 from tallystick.state.conditions import is_same
 from tallystick.state.work import CLAIMED_BY, CLAIMED_SESSION, DROPPED
-from tallystick.state.work.attributes import is_dropped, said_over
+from tallystick.state.work.attributes import is_dropped, reopened, said_over
 from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.required_evidence import REQUIRE_EVIDENCE, missing, required
@@ -121,7 +121,7 @@ def _apply(call: Call, builder: DraftBuilder, agent: str, asked: UpdateArgument,
 def _over(before: JsonObject, after: JsonObject, asked: UpdateArgument) -> JsonObject:
     """More evidence makes nothing dropped, or done, that was over before."""
     if after.get("resolved") is not True:
-        return {}
+        return reopened(after)
     if before.get("resolved") is True:
         return said_over(after, dropped=is_dropped(before))
     newest = (asked.add_evidence or [])[-1:]
