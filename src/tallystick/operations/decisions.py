@@ -7,9 +7,11 @@ asked for it.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -38,6 +40,8 @@ ACTORS_MAX = 10
 ATTEMPTS_MAX = 20
 _AT_ONCE = 200
 _LOOK_AT_CLOCK = 1_000
+_LINES_AT_ONCE = 20_000
+"""Lines read before a caller who waits for matches can give up."""
 _DAY = 86_400_000
 _DENIED = b'"decision":false'
 
@@ -214,22 +218,69 @@ async def list_decisions(
     seconds_max: float = SECONDS_MAX,
 ) -> Decisions:
     """The newest that fit, as far as they are found in this time."""
+    export = await open_export(store, principal, audit, wanted, seconds_max)
+    found: list[DecisionLine] = []
+    async with aclosing(export.parts()) as parts:
+        async for part in parts:
+            found += part
+            if len(found) > most:
+                break
+    outcome = export.outcome
+    return Decisions(
+        lines=found[:most],
+        older=found[most - 1].seq if len(found) > most else outcome.older,
+        is_cut=outcome.is_cut,
+        damaged=outcome.damaged,
+        withholds=outcome.withholds,
+    )
+
+
+async def open_export(
+    store: Store, principal: Principal, audit: AuditIndex, wanted: Wanted, seconds_max: float = math.inf
+) -> DecisionExport:
+    """Raises Denied."""
     await store.flush_audit()
     await asyncio.to_thread(audit.read, INDEXING_SECONDS)
     withholds = await store.withholds(principal)
-    scan = _Scan(audit, wanted, seconds_max)
-    found: list[DecisionLine] = []
-    while len(found) <= most and not scan.is_over:
-        part = await asyncio.to_thread(scan.more, _AT_ONCE)
-        found += await _readable(store, principal, part) if withholds else map(_shown, part)
-    older = found[most - 1].seq if len(found) > most else scan.reached if scan.is_cut else None
-    return Decisions(
-        lines=found[:most],
-        older=older,
-        is_cut=scan.is_cut,
-        damaged=scan.damaged,
-        withholds=withholds,
-    )
+    return DecisionExport(store, principal, _Scan(audit, wanted, seconds_max), withholds)
+
+
+class ExportOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """As of `Decisions`."""
+
+    older: int | None
+    is_cut: bool
+    damaged: int
+    withholds: bool
+
+
+class DecisionExport:
+    """The decisions that fit, newest first, in parts: no more than one part is held in memory."""
+
+    def __init__(self, store: Store, principal: Principal, scan: _Scan, withholds: bool) -> None:
+        self._store = store
+        self._principal = principal
+        self._scan = scan
+        self._withholds = withholds
+
+    async def parts(self) -> AsyncGenerator[list[DecisionLine]]:
+        while not self._scan.is_over:
+            part = await asyncio.to_thread(self._scan.more, _AT_ONCE)
+            if self._withholds:
+                yield await _readable(self._store, self._principal, part)
+            else:
+                yield [_shown(line) for line in part]
+
+    @property
+    def outcome(self) -> ExportOutcome:
+        """How far it got."""
+        scan = self._scan
+        return ExportOutcome(
+            older=scan.reached if scan.is_cut else None,
+            is_cut=scan.is_cut,
+            damaged=scan.damaged,
+            withholds=self._withholds,
+        )
 
 
 async def count_denials(
@@ -452,7 +503,7 @@ class _Scan:
                     break
                 if line is not None and self._fits(raw, line):
                     found.append(line)
-                if len(found) == most:
+                if len(found) == most or number == _LINES_AT_ONCE:
                     break
                 if number % _LOOK_AT_CLOCK == 0 and self._spent + time.monotonic() - began > self._seconds_max:
                     self.is_over = self.is_cut = True

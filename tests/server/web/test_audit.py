@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 from tallystick.audit import newest
+from tallystick.audit.index import AuditIndex
 from tallystick.audit.newest import newest_lines
 from tallystick.operations import decisions
+from tallystick.policy import Principal
+from tallystick.server.web import audit as web_audit
+from tallystick.store import Store
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy, sealed_policy
 from tests.timeouts import SECONDS
@@ -274,3 +279,53 @@ async def test_decisions_are_exported_as_filtered_and_safe_for_spreadsheets(tmp_
         exported = (await pages.http.get("/audit?export=json&action=WRITE")).json()
         assert {line["action"] for line in exported["lines"]} == {"WRITE"}
         assert (await pages.http.get("/audit?export=exe")).status_code == 400
+
+
+async def test_an_export_is_whole_and_holds_one_part_in_memory(
+    tmp_path: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_AT_ONCE", 2)
+    monkeypatch.setattr(decisions, "_LINES_AT_ONCE", 3)
+    for number in range(decisions.PAGE):
+        await pages.node(f"more-{number}")
+    export = await decisions.open_export(*reader_of(pages), index_of(tmp_path), decisions.Wanted())
+    parts = [part async for part in export.parts()]
+    assert max(len(part) for part in parts) == 2
+    seqs = [line.seq for part in parts for line in part]
+    assert len(seqs) > decisions.PAGE
+    assert seqs == sorted(seqs, reverse=True)
+    assert export.outcome.older is None
+    rows = list(csv.DictReader(io.StringIO((await pages.http.get("/audit?export=csv&action=WRITE")).text)))
+    exported = (await pages.http.get("/audit?export=json&action=WRITE")).json()
+    assert [line["seq"] for line in exported.pop("lines")] == [int(row["seq"]) for row in rows]
+    assert len(rows) == decisions.PAGE + 3
+    assert exported == {"older": None, "is_cut": False, "damaged": 0, "withholds": True}
+    empty = (await pages.http.get("/audit?export=json&actor=nobody")).json()
+    assert empty["lines"] == []
+
+
+async def test_an_export_that_cannot_be_finished_ends_with_a_line_about_it(
+    tmp_path: Path, pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_AT_ONCE", 2)
+    await lines(pages)
+    older = tmp_path / "base/_system/audit" / f"{0:020}.jsonl"
+    older.write_text("")
+    chunks = []
+    for name in ("csv", "json"):
+        export = await decisions.open_export(*reader_of(pages), index_of(tmp_path), decisions.Wanted())
+        written = web_audit._EXPORTS[name][1](export)
+        first = [await anext(written), await anext(written)]
+        older.unlink(missing_ok=True)
+        chunks.append(b"".join([*first, *[chunk async for chunk in written]]).decode())
+        older.write_text("")
+    assert chunks[0].splitlines()[-1].startswith("incomplete: decisions before line ")
+    assert msgspec.json.decode(chunks[1])["is_cut"] is True
+
+
+def reader_of(pages: Pages) -> tuple[Store, Principal]:
+    return pages.offer.store, pages.offer.principal_of(None)
+
+
+def index_of(tmp_path: Path) -> AuditIndex:
+    return AuditIndex(tmp_path / "base/_system/audit", looks_by="web")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from tallystick.clock import from_text, to_text, wall_clock
 from tallystick.errors import InvalidArgument
 from tallystick.operations.decisions import (
     CountedDenials,
+    DecisionExport,
     DecisionLine,
     Decisions,
     DecisionTally,
@@ -19,6 +20,7 @@ from tallystick.operations.decisions import (
     count_denials,
     explain_decision,
     list_decisions,
+    open_export,
     tally_decisions,
 )
 from tallystick.policy import Action
@@ -31,8 +33,6 @@ from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 ACTIONS = tuple(Action)
 OUTCOMES = ("allowed", "denied")
-EXPORTED_MAX = 1_000_000
-EXPORT_SECONDS = 60.0
 _SEQ_MAX = 1 << 53
 
 
@@ -94,9 +94,9 @@ async def audit(visit: Visit) -> AuditView | Download:
     if export is not None:
         if export not in _EXPORTS:
             raise InvalidArgument(f"there is no export '{export[:20]}'; there are {', '.join(_EXPORTS)}")
-        found = await list_decisions(store, principal, index, wanted, EXPORTED_MAX, EXPORT_SECONDS)
+        opened = await open_export(store, principal, index, wanted)
         visit.note_export()
-        return _EXPORTS[export](found)
+        return _download(opened, export)
     seq = visit.number("seq", 0, most=_SEQ_MAX)
     explained = await _explained(visit, seq) if seq else None
     found = await list_decisions(store, principal, index, wanted)
@@ -110,28 +110,39 @@ async def audit(visit: Visit) -> AuditView | Download:
     )
 
 
-def _as_csv(found: Decisions) -> Download:
-    rows = [csv_line(list(DecisionLine.__struct_fields__)), *(csv_line(_cells(line)) for line in found.lines)]
-    return _download(found, "csv", "text/csv; charset=utf-8", "".join(rows).encode())
+async def _as_csv(export: DecisionExport) -> AsyncGenerator[bytes]:
+    yield csv_line(list(DecisionLine.__struct_fields__)).encode()
+    async for part in export.parts():
+        yield "".join(csv_line(_cells(line)) for line in part).encode()
+    if export.outcome.is_cut:
+        yield csv_line([f"incomplete: decisions before line {export.outcome.older} could not be read"]).encode()
 
 
 def _cells(line: DecisionLine) -> list[str]:
     return [csv_cell(value) for value in msgspec.structs.astuple(line)]
 
 
-def _as_json(found: Decisions) -> Download:
-    return _download(found, "json", "application/json", msgspec.json.format(msgspec.json.encode(found)))
+async def _as_json(export: DecisionExport) -> AsyncGenerator[bytes]:
+    """One object as `Decisions` is encoded, with a line of text for each decision."""
+    between = b"\n"
+    yield b'{"lines":['
+    async for part in export.parts():
+        if part:
+            yield between + b",\n".join(map(msgspec.json.encode, part))
+            between = b",\n"
+    yield b"\n]," + msgspec.json.encode(export.outcome)[1:] + b"\n"
 
 
-def _download(found: Decisions, ending: str, kind: str, content: bytes) -> Download:
-    """Its name says where it ends, if there is more."""
-    part = "" if found.older is None else f"-from-line-{found.older}"
-    return Download(
-        content, {"Content-Type": kind, "Content-Disposition": f'attachment; filename="decisions{part}.{ending}"'}
-    )
+_EXPORTS: dict[str, tuple[str, Callable[[DecisionExport], AsyncGenerator[bytes]]]] = {
+    "csv": ("text/csv; charset=utf-8", _as_csv),
+    "json": ("application/json", _as_json),
+}
 
 
-_EXPORTS: dict[str, Callable[[Decisions], Download]] = {"csv": _as_csv, "json": _as_json}
+def _download(export: DecisionExport, ending: str) -> Download:
+    kind, write = _EXPORTS[ending]
+    headers = {"Content-Type": kind, "Content-Disposition": f'attachment; filename="decisions.{ending}"'}
+    return Download(write(export), headers)
 
 
 async def _explained(visit: Visit, seq: int) -> Explanation:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tallystick.clock import wall_clock
@@ -147,6 +147,8 @@ class WebPages:
 
     async def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
         if isinstance(view, Download):
+            if not isinstance(view.content, bytes):
+                return StreamingResponse(view.content, headers={**PAGE_HEADERS, **view.headers})
             return Response(view.content, headers={**PAGE_HEADERS, **view.headers})
         if isinstance(view, Document):
             paper = draw(template, view=view.view, frame=await self._frame(visit), layout="paper.html", site=visit.site)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -118,9 +118,9 @@ def told() -> Iterator[None]:
 
 
 class Download(msgspec.Struct, frozen=True):
-    """A view that is a file."""
+    """A view that is a file; one that may be large is written as it is sent."""
 
-    content: bytes
+    content: bytes | AsyncGenerator[bytes]
     headers: dict[str, str]
 
 
