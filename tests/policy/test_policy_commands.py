@@ -11,6 +11,7 @@ import pytest
 from tallystick.audit import encode
 from tallystick.audit.files import AuditFiles
 from tallystick.errors import InvalidArgument, NotFound
+from tallystick.operations import policy as operations
 from tallystick.policy import Action, Decision, Principal, Request, denial
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import event_of
@@ -207,3 +208,12 @@ def test_show_prints_what_can_be_used_again(policy: Policy, tmp_path: Path) -> N
     (tmp_path / "mine.rego").write_text(policy("show", "rbac").out)
     decision = Embedded("mine.rego").decide(Request(Principal(actor="a", roles=("reader",)), Action.READ))
     assert decision == Decision(True, "role reader may READ", "rbac@2")
+
+
+def test_replay_counts_the_changed_decisions_that_it_does_not_list(
+    policy: Policy, audited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "CHANGED_MAX", 1)
+    found = policy("replay", "closed", "--json").json
+    assert (found["denied_now"], len(found["changed"]), found["changed_omitted"]) == (2, 1, 1)
+    assert "the first 1 are listed; 1 more are only counted" in policy("replay", "closed").err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick.cli.options import Base, Json, Tenant, command_group, settled
-from tallystick.cli.output import Styled, emit, say, table, write
+from tallystick.cli.output import Styled, emit, note, say, table, write
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def check(file: File, json: Json = False) -> None:
         say(Styled("refused:", fg="red", bold=True), f" {examined.problem}", err=True)
     else:
         _show_tests(examined.tests)
-        for note in examined.notes:
-            say(Styled("note:", fg="yellow"), f" {note}")
+        for remark in examined.notes:
+            say(Styled("note:", fg="yellow"), f" {remark}")
         say(f"{'good' if examined.passed else 'tests fail'}: {examined.policy_version}")
     if not examined.passed:
         raise typer.Exit(1)
@@ -152,7 +152,7 @@ def replay(file: File, since: Since = None, json: Json = False, base: Base = Non
 
     found = policy.replay(file, settled(base=base, tenant=tenant).system / "audit", since)
     if json:
-        emit({"same": found.same, **msgspec.to_builtins(found)})
+        emit({"same": found.same, **msgspec.to_builtins(found), "changed_omitted": found.changed_omitted})
     else:
         if found.changed:
             columns = ("seq", "time", "actor", "action", "resource", "was", "would be", "because")
@@ -161,6 +161,8 @@ def replay(file: File, since: Since = None, json: Json = False, base: Base = Non
                  _WORDS[each.decision_now], each.reason_now)
                 for each in found.changed
             ))  # fmt: skip
+        if found.changed_omitted:
+            note(f"the first {len(found.changed)} are listed; {found.changed_omitted} more are only counted")
         skipped = f", {found.skipped} skipped that no policy decided" if found.skipped else ""
         say(
             f"{counted(found.asked, 'decision')} asked again{skipped}: "

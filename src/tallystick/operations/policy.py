@@ -17,7 +17,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.policy.explanation import Explained
 from tallystick.policy.explanation import explain as explain_request
 from tallystick.policy.policy_tests import Examined, Tested, examine, run_tests
-from tallystick.policy.replay import Replayed, request_of
+from tallystick.policy.replay import CHANGED_MAX, Replayed, request_of
 from tallystick.policy.replay import replay as replay_events
 
 
@@ -59,7 +59,7 @@ def explain_line(policy: str, audit: Path, seq: int) -> Explained:
 
 def replay(policy: str, audit: Path, since: str | None = None) -> Replayed:
     """A dry run over the whole audit log: what this policy would have decided otherwise."""
-    return replay_events(Embedded(policy), events(_existing(audit), Decided, since=_time(since)))
+    return replay_events(Embedded(policy), events(_existing(audit), Decided, since=_time(since)), CHANGED_MAX)
 
 
 def _request(question: Question) -> Request:

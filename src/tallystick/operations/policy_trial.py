@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 import msgspec
@@ -88,7 +88,10 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     is_cut: bool
     """Whether older decisions were not asked again."""
     by_actor: list[ChangedGroup]
+    """Those with most first; of many, not all."""
+    actors: int
     by_resource: list[ChangedGroup]
+    resources: int
     changed: list[Changed]
     """The first of them."""
 
@@ -146,7 +149,9 @@ async def simulate(
         since=asked[0][1].timestamp if asked else None,
         is_cut=is_cut,
         by_actor=_grouped((each.actor, each.decision_now) for each in found.changed),
+        actors=len({each.actor for each in found.changed}),
         by_resource=_grouped((each.resource, each.decision_now) for each in found.changed),
+        resources=len({each.resource for each in found.changed}),
         changed=found.changed[:ROWS_MAX],
     )
 
@@ -168,17 +173,17 @@ def _grouped(changed: Iterable[tuple[str | None, bool]]) -> list[ChangedGroup]:
 async def _readable_decisions(store: Store, principal: Principal, audit: AuditIndex, most: int) -> tuple[_Asked, bool]:
     """The newest first, and whether there are more."""
     until = time.monotonic() + _READING_SECONDS_MAX
-    lines, is_cut = await asyncio.to_thread(_newest, audit, most, until)
-
+    decisions = _newest(audit)
     found: _Asked = []
-    for first in range(0, max(1, len(lines)), _AT_ONCE):
-        allowed, narrows = await _allowed(store, principal, lines[first : first + _AT_ONCE])
-        if not narrows:
-            return lines, is_cut
-        found += allowed
+    while True:
+        part = await asyncio.to_thread(_take, decisions, until)
+        found += (await _allowed(store, principal, part))[0]
+        if len(found) > most:
+            return found[:most], True
+        if len(part) < _AT_ONCE:
+            return found, time.monotonic() > until
         if time.monotonic() > until:
             return found, True
-    return found, is_cut
 
 
 async def _allowed(store: Store, principal: Principal, part: _Asked) -> tuple[_Asked, bool]:
@@ -193,21 +198,26 @@ async def _allowed(store: Store, principal: Principal, part: _Asked) -> tuple[_A
 
 
 def _shows(read_filter: ReadFilter, resource: str | None) -> bool:
-    return resource is None or read_filter.allows_reference(resource)
+    return resource is None or read_filter.allows_entity(resource)
 
 
-def _newest(audit: AuditIndex, most: int, until: float) -> tuple[_Asked, bool]:
+def _take(decisions: Iterator[tuple[int, Decided]], until: float) -> _Asked:
     found: _Asked = []
+    for each in decisions:
+        found.append(each)
+        if len(found) == _AT_ONCE or time.monotonic() > until:
+            break
+    return found
+
+
+def _newest(audit: AuditIndex) -> Iterator[tuple[int, Decided]]:
     for raw in audit.lines():
         if is_look(raw, audit.looks_by):
             continue
         with suppress(Corrupt):
             line = decode(raw)
             if isinstance(line.event, Decided):
-                if len(found) == most or time.monotonic() > until:
-                    return found, True
-                found.append((line.seq, line.event))
-    return found, False
+                yield line.seq, line.event
 
 
 # -- the process
@@ -272,5 +282,6 @@ def run_child() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     trial = msgspec.json.decode(sys.stdin.buffer.read(), type=_Trial)
     examined = examine(trial.bundle)
-    replayed = replay(Embedded(trial.bundle), trial.asked) if trial.asked and examined.problem is None else None
+    is_asked = trial.asked and examined.problem is None
+    replayed = replay(Embedded(trial.bundle), trial.asked, len(trial.asked)) if is_asked else None
     sys.stdout.buffer.write(msgspec.json.encode(_Outcome(examined, replayed)))

@@ -38,11 +38,16 @@ class Replayed(msgspec.Struct, frozen=True):
     """The first of them."""
 
     @property
+    def changed_omitted(self) -> int:
+        """How many are not in `changed`."""
+        return self.allowed_now + self.denied_now - len(self.changed)
+
+    @property
     def same(self) -> bool:
         return not self.allowed_now and not self.denied_now
 
 
-def replay(policy: Policy, decided: Iterable[tuple[int, Decided]]) -> Replayed:
+def replay(policy: Policy, decided: Iterable[tuple[int, Decided]], changed_max: int = CHANGED_MAX) -> Replayed:
     asked = skipped = 0
     counts = {True: 0, False: 0}
     changed: list[Changed] = []
@@ -57,7 +62,7 @@ def replay(policy: Policy, decided: Iterable[tuple[int, Decided]]) -> Replayed:
         if now.allowed == event.decision:
             continue
         counts[now.allowed] += 1
-        if len(changed) < CHANGED_MAX:
+        if len(changed) < changed_max:
             changed.append(_changed(seq, event, now.allowed, now.reason))
     return Replayed(version, asked, skipped, counts[True], counts[False], changed)
 

@@ -222,3 +222,26 @@ async def test_where_another_server_decides_its_rules_are_said_to_be_there(tmp_p
 def test_what_is_no_form_is_refused(content_type: str, body: bytes) -> None:
     with pytest.raises(ValueError):
         read_form(content_type, body)
+
+
+async def test_decisions_that_may_not_be_read_take_no_room_from_those_that_may(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await pages.node(f"diary-{number}", "note", "eve")
+    monkeypatch.setattr(policy_trial, "NARROWED_MAX", 2)
+    monkeypatch.setattr(policy_trial, "DECISIONS_MAX", 2)
+    monkeypatch.setattr(policy_trial, "_AT_ONCE", 3)
+    history = (await pages.json("/policy"))["history"]
+    assert (sum(each["decisions"] for each in history["versions"]), history["is_cut"]) == (2, True)
+    assert (await simulated(pages, CLOSED))["asked"] == 2
+
+
+async def test_of_many_groups_those_with_the_most_changes_are_listed_and_all_are_counted(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_trial, "GROUPS_MAX", 1)
+    found = await simulated(pages, CLOSED)
+    assert (len(found["by_actor"]), found["actors"]) == (1, 2)
+    page = (await post(pages, {"act": "simulate", "candidate": CLOSED})).text
+    assert "The 1 with the most changes, of 2." in page
