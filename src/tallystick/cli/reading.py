@@ -69,7 +69,7 @@ def log(
 
     async def run() -> None:
         async with context.open_store() as store:
-            found, position = await newest(store, context.principal, limit=limit, wanted=wanted)
+            found, position, _ = await newest(store, context.principal, limit=limit, wanted=wanted)
             for entry in found:
                 show_entry(entry)
             if follow:

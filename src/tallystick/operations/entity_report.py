@@ -284,9 +284,10 @@ def _history(steps: Sequence[Step], moment: int | None) -> Iterator[HistoryStep]
 
 
 def _changes(before: Mapping[str, Any] | None, said: dict[str, Any], step: Step) -> list[Change]:
-    """Without the version before, which was not read, only what came of it is known."""
+    """`before` is None where the version before is on an earlier page: then the step has the values it replaced."""
     if before is None:
-        return [_change(name, None, value) for name, value in (step.changes or {}).items()]
+        was = step.before or {}
+        return [_change(name, was.get(name), value) for name, value in (step.changes or {}).items()]
     return changes_between(before, said)
 
 

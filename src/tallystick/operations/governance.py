@@ -83,6 +83,9 @@ class Governance(msgspec.Struct, frozen=True, kw_only=True):
     redactions: int
     newest_redactions: list[Redaction]
     recalls: list[RecallRow]
+    """The newest first; of many, not all."""
+    recalls_total: int
+    recalls_active: int
     is_cut: bool
     """Whether older commits were not looked at."""
     reads_everything: bool
@@ -194,6 +197,8 @@ async def count_governance(context: OperationContext, audit: AuditIndex, kept: K
         redactions=len(tally.redactions),
         newest_redactions=[describe_redaction(commit) for commit in tally.redactions[:ROWS_MAX]],
         recalls=recalls[-ROWS_MAX:][::-1],
+        recalls_total=len(recalls),
+        recalls_active=sum(each.active for each in recalls),
         is_cut=tally.is_cut,
         reads_everything=not narrows,
         backups=backups,

@@ -32,7 +32,9 @@ class GraphPart(msgspec.Struct, frozen=True):
     """What is asked for, and what is at the other ends of its edges."""
     edges: list[Triple]
     has_more: bool
-    """Older ones, behind these."""
+    """Older ones, after these."""
+    is_cut: bool = False
+    """Whether edges were not looked at, because too many of other types lie before them."""
 
 
 async def show_part(
@@ -44,9 +46,13 @@ async def show_part(
         if relation is None:
             return _of_type(state, read_filter, type or "", skip, limit)
         found = yield from state.edges_of_relation(relation)
-        wanted = (each for each in islice(found, _PASSED_MAX) if type is None or type in _types(state, each))
+        candidates = iter(found)
+        looked_at = islice(candidates, _PASSED_MAX)
+        wanted = (each for each in looked_at if type is None or type in _types(state, each))
         edges = read_filter.first(wanted, lambda each: read_filter.allows_all((each[0], each[2])), skip + limit + 1)
-        return _part(state, (), edges[skip : skip + limit], len(edges) > skip + limit)
+        has_more = len(edges) > skip + limit
+        is_cut = not has_more and next(candidates, None) is not None
+        return _part(state, (), edges[skip : skip + limit], has_more, is_cut)
 
     return await store.read(principal, Action.SEARCH, look)
 
@@ -61,10 +67,11 @@ def _of_type(state: State, read_filter: ReadFilter, type: str, skip: int, limit:
     return _part(state, shown, list(dict.fromkeys(edges)), len(found) > skip + limit)
 
 
-def _part(state: State, ids: Iterable[str], edges: list[Triple], has_more: bool) -> GraphPart:
+def _part(state: State, ids: Iterable[str], edges: list[Triple], has_more: bool, is_cut: bool = False) -> GraphPart:
     names = dict.fromkeys([*ids, *(end for source, _, target in edges for end in (source, target))])
     nodes = [node for name in names if (node := state.node(name)) is not None]
-    return GraphPart([PartNode(node.id, node.type, title_of(node.id, node.attrs)) for node in nodes], edges, has_more)
+    shown = [PartNode(node.id, node.type, title_of(node.id, node.attrs)) for node in nodes]
+    return GraphPart(shown, edges, has_more, is_cut)
 
 
 def _types(state: State, edge: Triple) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from tallystick.commits import Commit
 from tallystick.log import Entry
@@ -20,21 +20,24 @@ async def newest(
     limit: int,
     wanted: Callable[[Commit], bool],
     seconds_max: float | None = None,
-) -> tuple[list[Entry], int]:
-    """The last `limit` that are wanted, oldest first, and the position up to which it looked. Reads back until it has
-    them, or for so long."""
+) -> tuple[list[Entry], int, bool]:
+    """Return the last `limit` that are wanted, oldest first, the position up to which it looked, and whether time was
+    up before it had them."""
     await store.partition(principal)
     position = store.position(principal)
     found: list[Entry] = []
+    is_cut = False
     if limit:
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(seconds_max), aclosing(store.commits(principal, newest_first=True)) as entries:
                 async for entry in entries:
                     if entry.commit.lamport <= position and wanted(entry.commit):
                         found.append(entry)
                         if len(found) == limit:
                             break
-    return found[::-1], position
+        except TimeoutError:
+            is_cut = True
+    return found[::-1], position, is_cut
 
 
 async def find_created(store: Store, principal: Principal, commits: Sequence[Commit]) -> set[int]:

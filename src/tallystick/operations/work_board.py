@@ -165,6 +165,18 @@ async def show_project(
     return await _read(store, principal, look)
 
 
+async def newest_claims(store: Store, principal: Principal, most: int) -> list[Node]:
+    """Return open tasks that carry a claim, also one that has ended, the newest claim first."""
+
+    def look(view: View) -> list[Node]:
+        postings = view.graph.properties.get(CLAIMED_BY)
+        rows = [view.graph.by_number[number] for number in postings.present] if postings is not None else []
+        held = sorted((row for row in rows if row.open and row.owner is not None), key=lambda row: -row.claimed)
+        return [view.node(row.id) for row in view.first(held, most)]
+
+    return await _read(store, principal, look)
+
+
 class DroppedTasks(msgspec.Struct, frozen=True, kw_only=True):
     """What goes when a task is dropped."""
 

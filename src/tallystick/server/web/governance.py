@@ -42,7 +42,8 @@ class NamesOfAPerson(msgspec.Struct, frozen=True, kw_only=True):
     """The first of them."""
     total: int
     beyond: list[NotErased]
-    """What no redaction reaches."""
+    """What no redaction reaches; of much, not all."""
+    beyond_total: int
     not_searched: int
     digest: str
     """Of all plans: what is confirmed is what was shown."""
@@ -122,12 +123,14 @@ async def _found(operations: OperationContext, subject: Subject, whole_words: bo
         )
         for plan in plans.plans.values()
     ]
+    beyond = erasure.not_erased(plans)
     found = NamesOfAPerson(
         texts="\n".join(subject.texts),
         whole_words=whole_words,
         plans=rows[:SHOWN_MAX],
         total=len(rows),
-        beyond=erasure.not_erased(plans)[:SHOWN_MAX],
+        beyond=beyond[:SHOWN_MAX],
+        beyond_total=len(beyond),
         not_searched=len(plans.unread),
         digest=sha256(msgspec.json.encode(rows)).hexdigest(),
     )

@@ -210,7 +210,7 @@ async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbo
         edges=edges,
         types=_counted(node.type for node in nodes if node.type is not None),
         relations=_counted(edge.relation for edge in edges),
-        is_truncated=False,
+        is_truncated=found.is_cut or (found.has_more and behind > SKIPPED_MAX),
         drawing=draw_around(None, nodes, edges),
         next=behind if found.has_more and behind <= SKIPPED_MAX else None,
     )
@@ -265,6 +265,8 @@ def _as_csv(drawn: Neighbourhood) -> Download:
         marks = nodes.get(edge.target, NO_MARKS)
         flags = (marks.stale_since, marks.is_untrusted, marks.redacted, marks.claimed_by)
         lines.append(csv_line([csv_cell(value) for value in (*_triple(edge), edge.since, *flags)]))
+    if drawn.is_truncated or drawn.next is not None:
+        lines.append(csv_line(["incomplete: there is more than this page shows"]))
     headers = {"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": 'attachment; filename="graph.csv"'}
     return Download("".join(lines).encode(), headers)
 

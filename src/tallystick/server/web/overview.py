@@ -14,6 +14,7 @@ from tallystick.operations.last_day import Span, count_last_day
 from tallystick.operations.log_tail import find_created, newest
 from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
 from tallystick.operations.titles import title_of, vocabulary_of
+from tallystick.operations.work_board import newest_claims
 from tallystick.server.web.actors import ActorKinds, Kind
 from tallystick.server.web.chain import Chain
 from tallystick.server.web.commit_rows import CommitRow, commit_row
@@ -22,7 +23,6 @@ from tallystick.server.web.visit import Visit
 
 COMMITS = 12
 LISTED = 4
-CLAIMS_LOOKED_AT = 100
 COMMITS_SECONDS = 0.5
 """Where policy withholds most of the log, it is not read to its beginning."""
 
@@ -83,6 +83,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The largest count of a type, for bars."""
     vocabularies: list[Vocabulary]
     commits: list[CommitRow]
+    commits_are_cut: bool
+    """Whether time was up before so many were found."""
     claimed: list[ClaimedWork]
     """The newest claims."""
     stale: list[StaleFact]
@@ -106,7 +108,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 async def overview(visit: Visit) -> Overview:
     context, tenant = visit.context, visit.principal.tenant
     shows_health = context.figures_for in (None, tenant)
-    entries, position = await newest(
+    entries, position, is_cut = await newest(
         visit.context.offer.store,
         visit.principal,
         limit=COMMITS,
@@ -128,6 +130,7 @@ async def overview(visit: Visit) -> Overview:
         largest=max(counts, default=1),
         vocabularies=_by_vocabulary(types),
         commits=[commit_row(each, is_new=each.lamport in created) for each in commits],
+        commits_are_cut=is_cut,
         claimed=await _claimed(visit),
         stale=await _stale(visit),
         stale_knowledge=await list_stale_knowledge(
@@ -168,10 +171,9 @@ def _day(spans: list[Span], denials: list[int], visitor: str, kinds: ActorKinds)
 
 
 async def _claimed(visit: Visit) -> list[ClaimedWork]:
-    open_and_claimed = {"properties._claimed_by": {"exists": True}, "resolved": False}
-    answer = await visit.ask("memory.search", type="work/node", attrs=open_and_claimed, limit=CLAIMS_LOOKED_AT)
-    found = [_claim(each["id"], each.get("attrs") or {}, visit.context.claims.ttl) for each in answer["entities"]]
-    return sorted((each for each in found if each is not None), key=lambda each: each.claimed_at)[: -LISTED - 1 : -1]
+    nodes = await newest_claims(visit.context.offer.store, visit.principal, LISTED)
+    claims = [_claim(node.id, node.attrs, visit.context.claims.ttl) for node in nodes]
+    return [claim for claim in claims if claim is not None]
 
 
 def _claim(entity_id: str, attrs: dict[str, Any], ttl: int) -> ClaimedWork | None:
