@@ -21,6 +21,7 @@ from tallystick.snapshots import Snapshots
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.store import Store
+from tallystick.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.files_with import files_with
 from tests.toolsets.tasks.agents import TasksAgent
@@ -30,7 +31,7 @@ ME = Principal(actor="me")
 
 def redacting(state: State) -> Draft:
     said = {"node_id": "a", "reason": "asked"}
-    return draft(Operation(Verb.REDACT_NODE, said, redacts=state.redaction("a", None)))
+    return draft(Operation(Verb.REDACT_NODE, said, redacts=finished(state.redaction("a", None))))
 
 
 async def test_a_failing_disk_behind_a_redaction_is_told_as_pending(

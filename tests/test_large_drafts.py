@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tallystick.errors import Conflict, StorageRefused
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.log.proof import prove
-from tallystick.partition import Partition
+from tallystick.partition import Partition, Proposal, Propose
 from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, node
 from tests.test_partition import Watched
@@ -27,6 +28,7 @@ MANY = 500
 def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """After every step, so that others run wherever they could."""
     monkeypatch.setattr("tallystick.turns.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
 
 
 def many(state: State) -> Draft:
@@ -129,3 +131,79 @@ async def test_a_process_killed_in_the_middle_of_a_large_draft_leaves_nothing_of
     assert len((await partition.commit(many)).commits) == MANY
     await partition.close()
     assert prove(tmp_path).sound
+
+
+# -- a judgement that takes long
+
+
+def slowly(seen: list[int]) -> Propose[str]:
+    """A proposal of many steps that notes the count of commits at which each judgement began."""
+
+    def propose(state: State) -> Generator[None, None, Proposal[str]]:
+        seen.append(state.count)
+        for _ in range(MANY):
+            yield
+        return Proposal(draft(node("slow")), f"judged at {state.count}")
+
+    return propose
+
+
+async def test_reads_go_on_while_a_long_judgement_is_made_and_its_answer_comes_with_the_receipt() -> None:
+    partition = Partition(MemoryLog())
+    judged: list[int] = []
+    writing = asyncio.create_task(partition.commit(slowly(judged)))
+    reads = 0
+    while not writing.done():
+        assert await partition.look(lambda state: state.count) in (0, 1)
+        reads += 1
+        await asyncio.sleep(0)
+    receipt = await writing
+    assert receipt.answer == "judged at 0"
+    assert reads > 10
+    assert judged == [0]
+
+
+async def test_a_long_judgement_waits_for_the_drafts_before_it_and_then_begins_anew() -> None:
+    partition = Partition(MemoryLog())
+    judged: list[int] = []
+    first = asyncio.create_task(partition.commit(lambda state: draft(node("first"))))
+    second = asyncio.create_task(partition.commit(slowly(judged)))
+    third = asyncio.create_task(partition.commit(lambda state: draft(node("third"))))
+    receipts = await asyncio.gather(first, second, third)
+    assert [receipt.commits[0].lamport for receipt in receipts] == [1, 2, 3]
+    assert receipts[1].answer == "judged at 1"
+    assert judged == [1, 1]
+
+
+async def test_a_long_judgement_is_made_again_when_another_writer_was_first() -> None:
+    log = MemoryLog()
+    partition = Partition(log)
+    judged: list[int] = []
+    writing = asyncio.create_task(partition.commit(slowly(judged)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    append(log, draft(node("foreign")))
+    assert await partition.look(lambda state: state.count) == 1
+    receipt = await writing
+    assert judged == [0, 1]
+    assert receipt.answer == "judged at 1"
+
+
+async def test_a_long_judgement_that_refuses_leaves_the_writer_in_order() -> None:
+    partition = Partition(MemoryLog())
+
+    def refuse(state: State) -> Generator[None, None, Proposal[None]]:
+        yield
+        yield
+        raise Conflict("refused")
+
+    with pytest.raises(Conflict, match="refused"):
+        await partition.commit(refuse)
+    assert len((await partition.commit(many)).commits) == MANY
+
+
+async def test_a_proposal_of_nothing_is_answered_and_writes_nothing() -> None:
+    partition = Partition(MemoryLog())
+    receipt = await partition.commit(lambda state: Proposal(None, "nothing to do"))
+    assert (receipt.commits, receipt.duplicate, receipt.answer) == ([], False, "nothing to do")
+    assert partition.position == 0

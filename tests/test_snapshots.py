@@ -27,6 +27,7 @@ from tallystick.partition import Partition, Propose
 from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, cached_positions, kept_positions
 from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
+from tallystick.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.mcp_client import serving_http
 from tests.timeouts import wait_until
@@ -106,7 +107,7 @@ async def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 def redacting(node_id: str) -> Propose:
     def propose(state: State) -> Draft:
-        redacts = state.redaction(node_id, None)
+        redacts = finished(state.redaction(node_id, None))
         payload = {"node_id": node_id, "reason": "asked"}
         operation = Operation(Verb.REDACT_NODE, payload, redacts=redacts)
         return Draft((operation,), actor="dpo", tool="test")

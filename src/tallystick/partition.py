@@ -22,9 +22,10 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import GeneratorType
-from typing import TypeVar
+from typing import Any, Generic
 
 import msgspec
+from typing_extensions import TypeVar
 
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import REDACTIONS, Commit, Draft, chain
@@ -52,13 +53,31 @@ from tallystick.telemetry import metrics
 from tallystick.turns import SLICE_SECONDS, Pace, of_loop, paced
 
 T = TypeVar("T")
+A = TypeVar("A", default=Any)
 Look = Callable[[State], T | Generator[None, None, T]]
 """A question to the state; a generator is driven to its end, with pauses in which others run."""
 
-Propose = Callable[[State], Draft | Commit]
-"""Judges at the head and says what to write, or raises; a Commit means that it was written before.
 
-May be called again when another writer was first, so it has no side effects.
+class Proposal(msgspec.Struct, Generic[A], frozen=True):
+    """The judgement of a write at the head: the draft to append, and the answer for its caller."""
+
+    draft: Draft | Commit | None
+    """A Commit is one that an earlier call wrote with the same nonce. None writes nothing."""
+    answer: A
+
+
+Proposed = Draft | Commit | Proposal[A]
+"""A bare Draft or Commit is a proposal without an answer."""
+
+
+def proposal_of(proposed: Proposed[A]) -> Proposal[A]:
+    return proposed if isinstance(proposed, Proposal) else Proposal(proposed, None)  # type: ignore[arg-type]
+
+
+Propose = Callable[[State], Proposed[A] | Generator[None, None, Proposed[A]]]
+"""Judge a write at the head: return a proposal, or raise. A generator pauses between its steps, so that others run.
+
+The partition calls it again if another writer was first, so it has no side effects.
 """
 
 LOOK_SECONDS_MAX = 1.0
@@ -83,11 +102,14 @@ _VERIFY = (
 logger = logging.getLogger(__name__)
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, Generic[A], frozen=True):
     commits: list[Commit]
+    """Empty if nothing had to be written."""
     duplicate: bool = False
     erasure_pending: tuple[str, ...] = ()
     """What still holds a copy of what was redacted."""
+    answer: A = None  # type: ignore[assignment]
+    """That of the proposal; None if it has none."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -96,8 +118,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class _Waiting(msgspec.Struct):
-    propose: Propose
-    answer: asyncio.Future[Receipt]
+    propose: Propose[Any]
+    answer: asyncio.Future[Receipt[Any]]
     since: float
 
 
@@ -178,7 +200,7 @@ class Partition:
         """Drafts that wait to be appended."""
         return len(self._queue)
 
-    async def commit(self, propose: Propose) -> Receipt:
+    async def commit(self, propose: Propose[A]) -> Receipt[A]:
         """Returns when the draft is durable; raises what `propose` raised, or LogError, and then it is not there."""
         waiting = _Waiting(propose, asyncio.get_running_loop().create_future(), time.perf_counter())
         self._queue.append(waiting)
@@ -550,17 +572,16 @@ class Partition:
             if waiting.answer.done():
                 continue
             try:
-                proposed = waiting.propose(self._state)
-                if group.entries and isinstance(proposed, Draft) and (proposed.redacts or _is_large(proposed)):
-                    # A redaction goes alone, so that its note and its commit stand or fall together, and so that it
-                    # is decided on lines that are in the log: it names them by what is left of their bytes.
-                    # A large draft goes alone, too: reads go on while it is sealed, as nothing is applied yet.
+                proposal = await self._judged(waiting.propose, group)
+                draft = proposal.draft
+                if proposal is _LATER or (group.entries and isinstance(draft, Draft) and _goes_alone(draft)):
                     self._queue.appendleft(waiting)
                     break
-                if isinstance(proposed, Draft) and _is_large(proposed):
-                    receipt = await self._accept_in_slices(proposed, group)
+                if isinstance(draft, Draft) and _is_large(draft):
+                    receipt = await self._accept_in_slices(draft, group)
                 else:
-                    receipt = self._accept(proposed, group)
+                    receipt = self._accept(draft, group)
+                receipt = msgspec.structs.replace(receipt, answer=proposal.answer)
             except HeadMoved:
                 self._queue.appendleft(waiting)
                 break
@@ -576,9 +597,38 @@ class Partition:
                 group.outcomes.append((waiting, receipt))
         return group
 
-    def _accept(self, proposed: Draft | Commit, group: _Group) -> Receipt:
-        if isinstance(proposed, Commit):
-            return Receipt([proposed], duplicate=True)
+    async def _judged(self, propose: Propose[Any], group: _Group) -> Proposal[Any]:
+        """Return the proposal, or `_LATER` for a long judgement that has to begin a group of its own.
+
+        A long judgement pauses only while nothing of the group is applied: the state is at the durable head then, and
+        reads go on. Raises what `propose` raises, and HeadMoved if another writer came in between.
+        """
+        proposed = propose(self._state)
+        if isinstance(proposed, Draft | Commit | Proposal):
+            return proposal_of(proposed)
+        pace = Pace(self.tenant)
+        try:
+            while True:
+                next(proposed)
+                if pace.elapsed() > SLICE_SECONDS:
+                    if group.entries:
+                        return _LATER
+                    await self._rest(pace, group)
+        except StopIteration as done:
+            return proposal_of(done.value)
+        finally:
+            pace.end()
+            proposed.close()
+
+    async def _rest(self, pace: Pace, group: _Group) -> None:
+        await pace.rest()
+        await self._still()
+        if self._state.head != group.before:
+            raise HeadMoved(f"the log is at {self._state.position}, not at {group.before.lamport}")
+
+    def _accept(self, proposed: Draft | Commit | None, group: _Group) -> Receipt:
+        if not isinstance(proposed, Draft):
+            return Receipt([] if proposed is None else [proposed], duplicate=proposed is not None)
         draft = proposed if self._screen is None else self._screen(proposed)
         entries = list(self._sealed(draft, group))
         for _ in self._applied(entries):
@@ -765,8 +815,18 @@ def _settle(waiting: _Waiting, outcome: Receipt | Exception) -> None:
         waiting.answer.set_exception(outcome)
 
 
+_LATER: Proposal[Any] = Proposal(None, None)
+
+
 def _is_large(draft: Draft) -> bool:
     return len(draft.operations) > _OPERATIONS_AT_ONCE
+
+
+def _goes_alone(draft: Draft) -> bool:
+    """A redaction is a group of its own, so that its note and its commit stand or fall together, and so that it is
+    decided on lines that are in the log: it names them by the hash of the bytes that are left of them. A large draft
+    is one, too: reads go on while it is sealed, as nothing is applied yet."""
+    return draft.redacts or _is_large(draft)
 
 
 def _accepted(draft: Draft, entries: Sequence[Entry], group: _Group) -> Receipt:
@@ -785,9 +845,9 @@ def _count(group: _Group, started: float) -> None:
     for waiting in accepted:
         metrics.WAIT_SECONDS.observe(started - waiting.since)
     metrics.appended(
-        (entry.commit.operation.value for entry in group.entries),
+        (entry.commit.operation for entry in group.entries),
         drafts=len(accepted),
-        size=sum(entry.end - entry.offset for entry in group.entries),
+        size=group.bytes,
         seconds=time.perf_counter() - started,
     )
 

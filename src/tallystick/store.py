@@ -11,16 +11,17 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol
 
 import msgspec
+from typing_extensions import TypeVar
 
 from tallystick.clock import to_text
 from tallystick.commits import DELETIONS, REDACTIONS, Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
 from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.log import Entry
-from tallystick.partition import Partition, Receipt
+from tallystick.partition import Partition, Proposal, Proposed, Receipt, proposal_of
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
@@ -34,6 +35,7 @@ from tallystick.tenants import Tenants
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = TypeVar("A", default=Any)
 _WATCH_SECONDS = 0.1
 _ERASING = DELETIONS | REDACTIONS
 _FILE_LOOKS_MAX = 3
@@ -41,11 +43,8 @@ _FILE_LOOKS_MAX = 3
 
 Look = Callable[[State, ReadFilter], T | Generator[None, None, T]]
 """Answers from the state what the filter lets it; a generator pauses for others. May be called several times."""
-Propose = Callable[[State, ReadFilter], Draft | Commit]
-"""Judges at the head and says what to write, or raises; a Commit means that it was written before.
-
-May be called several times, so it has no side effects.
-"""
+Propose = Callable[[State, ReadFilter], Proposed[A] | Generator[None, None, Proposed[A]]]
+"""As that of a partition, with the filter of the caller. May be called several times, so it has no side effects."""
 
 
 class CitedFiles(Protocol):
@@ -164,90 +163,41 @@ class Store:
         self,
         principal: Principal,
         action: Action,
-        propose: Propose,
+        propose: Propose[A],
         *,
         resource: str | None = None,
         written_type: str | None = None,
         blindly: bool = False,
         restoring: bool = False,
-    ) -> Coroutine[Any, Any, Receipt]:
+    ) -> Coroutine[Any, Any, Receipt[A]]:
         """As `write_all`, for a call that does one thing: its arguments are those of a `Target`."""
         return self.write_all(
             principal, propose, [Target(action, resource, written_type, blindly)], restoring=restoring
         )
 
     async def write_all(
-        self, principal: Principal, propose: Propose, targets: Sequence[Target], *, restoring: bool = False
-    ) -> Receipt:
-        """Commit what `propose` drafts at the head, if the policy allows it there.
+        self, principal: Principal, propose: Propose[A], targets: Sequence[Target], *, restoring: bool = False
+    ) -> Receipt[A]:
+        """Commit the draft that `propose` makes at the head, if the policy allows it there.
 
-        It is asked about each of the targets, and about whatever else the draft would change; one denial refuses it
-        whole. `restoring` is for what was written once and is written again as it was: who verified it, and when,
-        stays.
+        The policy is asked about each of the targets, and about everything else that the draft changes; one denial
+        refuses it whole. `restoring` writes an earlier version again as it was: who verified it, and when, stays.
         """
         first = targets[0]
         authorization = Authorization(self._gate, principal, first.action, first.resource, first.written_type)
+        elsewhere = None if self._elsewhere is None else self._elsewhere(principal)
         with await self.tenants.using(principal.tenant) as partition:
-            foreigners: list[ResourceFacts | None] = []
-            for each in targets:
-                foreigners.append(await self._foreign(partition, principal, each.action, each.resource))
-            pins: Pins | None = None if self._files is not None and not restoring else {}
-
-            def make(state: State, may_read: MayRead | None = None) -> ReadFilter:
-                return ReadFilter(state, may_read, partition.clock, partial(_changed, self._files, {}))
-
-            def filled(state: State, draft: Draft, read_filter: ReadFilter) -> Draft:
-                return draft if restoring else settle(state, draft, lambda: _now(partition, state), read_filter, pins)
-
-            def decided(state: State) -> Draft | Commit:
-                try:
-                    found = _decide(authorization, state, foreigners[0], principal, first, make)
-                except Denied as error:
-                    raise error.at(first.place) from None
-                if len(targets) > 1:
-                    found = _decide_others(authorization, state, foreigners, principal, targets, make, found)
-                proposed = _checked(propose, state, authorization, found.read_filter, filled)
-                if isinstance(proposed, Commit):
-                    return proposed
-                if found.hidden:
-                    raise _absent(found.hidden[0].resource).at(found.hidden[0].place)
-                if found.narrows:
-                    authorization.decide_all(_touched(state, proposed, principal, targets))
-                return msgspec.structs.replace(
-                    proposed,
-                    policy_version=found.decision.policy_version,
-                    run_context=_in_session(proposed.run_context, principal.session),
-                )
-
-            async def facts() -> ResourceFacts:
-                if foreigners[0] is not None:
-                    return foreigners[0]
-                return await partition.look(lambda state: _facts(state, first, principal))
-
-            elsewhere = None if self._elsewhere is None else self._elsewhere(principal)
-
-            async def commit() -> Receipt:
-                nonlocal pins
-                try:
-                    return await partition.commit(decided)
-                except FilesPending as pending:
-                    pins = {} if self._files is None else await self._files.pin(pending.wanted)
-                    return await partition.commit(decided)
-
-            async def commit_at_head() -> Receipt:
-                # What is stored is judged where the log is; a refusal where this machine is.
-                try:
-                    return await commit()
-                except (NotFound, Conflict, InvalidArgument):
-                    await partition.confirm_or_date()
-                    return await commit()
-
-            receipt = await authorization.through(commit if elsewhere is None else commit_at_head, facts)
-            if elsewhere is not None:
+            foreigners = [await self._foreign(partition, principal, each.action, each.resource) for each in targets]
+            writing = _Writing(
+                authorization, partition, principal, targets, foreigners, propose, self._files, restoring
+            )
+            attempt = writing.attempt if elsewhere is None else writing.attempt_at_head
+            receipt = await authorization.through(attempt, writing.facts)
+            if elsewhere is not None and receipt.commits:
                 await partition.await_copy(elsewhere, receipt.commits[-1].lamport)
-        return await self._follow_up(principal, receipt)
+        return await self._follow_up(principal, receipt) if receipt.commits else receipt
 
-    async def _follow_up(self, principal: Principal, receipt: Receipt) -> Receipt:
+    async def _follow_up(self, principal: Principal, receipt: Receipt[A]) -> Receipt[A]:
         """Do what follows a commit. Does not raise: a durable write is answered as a success (X27)."""
         try:
             if self._written is not None:
@@ -431,6 +381,97 @@ class _Reading(msgspec.Struct, Generic[T], eq=False):
         return ReadFilter(state, may_read, self._partition.clock, partial(_changed, self._files, self._looked_up))
 
 
+class _Writing(msgspec.Struct, Generic[A], eq=False):
+    """One call that writes: its proposal, judged until all that it depends on is decided and looked up."""
+
+    _authorization: Authorization
+    _partition: Partition
+    _principal: Principal
+    _targets: Sequence[Target]
+    _foreigners: Sequence[ResourceFacts | None]
+    _propose: Propose[A]
+    _files: CitedFiles | None
+    _restoring: bool
+    _pins: Pins | None = None
+    """None until the files that the draft cites were looked at."""
+
+    async def attempt(self) -> Receipt[A]:
+        try:
+            return await self._partition.commit(self._decided)
+        except FilesPending as pending:
+            self._pins = {} if self._files is None else await self._files.pin(pending.wanted)
+            return await self._partition.commit(self._decided)
+
+    async def attempt_at_head(self) -> Receipt[A]:
+        """Judge a write where the log is, and a refusal where this machine is."""
+        try:
+            return await self.attempt()
+        except (NotFound, Conflict, InvalidArgument):
+            await self._partition.confirm_or_date()
+            return await self.attempt()
+
+    async def facts(self) -> ResourceFacts:
+        """Return what the policy is told of the first target."""
+        foreign = self._foreigners[0]
+        if foreign is not None:
+            return foreign
+        return await self._partition.look(lambda state: _facts(state, self._targets[0], self._principal))
+
+    def _decided(self, state: State) -> Generator[None, None, Proposal[A]]:
+        authorization, first = self._authorization, self._targets[0]
+        try:
+            permitted = _decide(authorization, state, self._foreigners[0], self._principal, first, self._make_filter)
+        except Denied as error:
+            raise error.at(first.place) from None
+        if len(self._targets) > 1:
+            yield
+            permitted = _decide_others(
+                authorization, state, self._foreigners, self._principal, self._targets, self._make_filter, permitted
+            )
+            yield
+        try:
+            proposal = yield from self._proposed(state, permitted.read_filter)
+        except Exception:
+            _raise_pending(authorization, permitted.read_filter)
+            raise
+        # While a decision is pending, a proposal is neither accepted nor refused.
+        _raise_pending(authorization, permitted.read_filter)
+        draft = proposal.draft
+        if not isinstance(draft, Draft):
+            return proposal
+        if permitted.hidden:
+            raise _absent(permitted.hidden[0].resource).at(permitted.hidden[0].place)
+        if permitted.narrows:
+            authorization.decide_all((yield from _touched(state, draft, self._principal, self._targets)))
+        draft = msgspec.structs.replace(
+            draft,
+            policy_version=permitted.decision.policy_version,
+            run_context=_in_session(draft.run_context, self._principal.session),
+        )
+        return Proposal(draft, proposal.answer)
+
+    def _proposed(self, state: State, read_filter: ReadFilter) -> Generator[None, None, Proposal[A]]:
+        """Return the proposal with what the server fills in, checked against the rules of the ontology."""
+        proposed = self._propose(state, read_filter)
+        if not isinstance(proposed, Draft | Commit | Proposal):
+            proposed = yield from proposed
+        proposal = proposal_of(proposed)
+        draft = proposal.draft
+        if not isinstance(draft, Draft):
+            return proposal
+        yield
+        if not self._restoring:
+            pins = self._pins if self._files is not None else {}
+            draft = settle(state, draft, lambda: _now(self._partition, state), read_filter, pins)
+            yield
+        check(state, draft, read_filter)
+        yield
+        return Proposal(draft, proposal.answer)
+
+    def _make_filter(self, state: State, may_read: MayRead | None = None) -> ReadFilter:
+        return ReadFilter(state, may_read, self._partition.clock, partial(_changed, self._files, {}))
+
+
 def _changed(
     files: CitedFiles | None, looked_up: Mapping[Watched, tuple[str, ...]], watched: Watched
 ) -> tuple[str, ...] | None:
@@ -472,26 +513,6 @@ def _raise_pending(authorization: Authorization, read_filter: ReadFilter | None)
 def _now(partition: Partition, state: State) -> str:
     """Never before the head, so that times follow the order of the log."""
     return max(to_text(partition.clock()), state.head.timestamp)
-
-
-def _checked(
-    propose: Propose,
-    state: State,
-    authorization: Authorization,
-    read_filter: ReadFilter,
-    filled: Callable[[State, Draft, ReadFilter], Draft],
-) -> Draft | Commit:
-    """What is proposed and keeps the rules; while a decision is pending it is neither proposed nor refused."""
-    try:
-        proposed = propose(state, read_filter)
-        if isinstance(proposed, Draft):
-            proposed = filled(state, proposed, read_filter)
-            check(state, proposed, read_filter)
-    except Exception:
-        _raise_pending(authorization, read_filter)
-        raise
-    _raise_pending(authorization, read_filter)
-    return proposed
 
 
 class _Permitted(msgspec.Struct, frozen=True):
@@ -614,11 +635,14 @@ def _facts(state: State, target: Target, principal: Principal) -> ResourceFacts:
     return ResourceFacts(*known, principal.tenant) if known else NO_FACTS
 
 
-def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence[Target]) -> list[Question]:
-    """What a draft would change besides what was asked about. What it makes is nobody's yet: of that, each type.
+def _touched(
+    state: State, draft: Draft, principal: Principal, targets: Sequence[Target]
+) -> Generator[None, None, list[Question]]:
+    """Return policy questions for everything that the draft changes beyond its targets. New entities have no owner,
+    so there is one question for each new type.
 
     An edge goes with a node that is deleted or redacted (L20); any other is written on its source, or redacted by
-    itself, unless the question was about the edge.
+    itself, unless it is a target.
     """
     asked = {(each.resource, each.action): each.written_type for each in targets}
     resources = {each.resource for each in targets}
@@ -635,6 +659,7 @@ def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence
             actions[said["node_id"]] = Action.DELETE
         elif (name := name_of_edge(said)) not in resources:
             edges.append((operation.verb, name, said["from"], said["to"]))
+        yield
     for verb, name, source, target in edges:
         if Action.DELETE in (actions.get(source), actions.get(target)):
             continue
@@ -652,6 +677,7 @@ def _touched(state: State, draft: Draft, principal: Principal, targets: Sequence
             made[gives] = None
         if facts.owner is None:
             continue
+        yield
         keeps = each is Action.DELETE or gives in (None, facts.type, asked.get((node_id, each)))
         if (node_id, each) not in asked or not keeps:
             questions.append((each, node_id, facts, gives if each is Action.WRITE else None))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TypeVar
@@ -126,6 +126,16 @@ async def paced(items: Iterable[T], tenant: str = "") -> AsyncIterator[T]:
         if pace.elapsed() > SLICE_SECONDS:
             await pace.rest()
     pace.end()
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """Return the result of the steps, made without a pause."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
 
 
 class _Tenant:

@@ -14,7 +14,8 @@ from tallystick.commits import Commit, Verb
 from tallystick.commits.payloads import edge_name, read_edge
 from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, paths_between, search, sorted_values, walk
 from tallystick.state.state import State
-from tests.state.logged_state import HOUR, START, LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import HOUR, START, LoggedState
 from tests.state.naive_graph import NaiveGraph, Name
 from tests.state.state_dump import dump_state
 
@@ -63,7 +64,7 @@ def _delete_node(node: str, actor: str) -> Step:
 
 def _delete_edge(node: str, place: int, actor: str) -> Step:
     def step(logged: LoggedState) -> None:
-        names = logged.state.edge_names(node)
+        names = list(logged.state.edge_names(node))
         if names:
             logged.write(Verb.DELETE_EDGE, names[place % len(names)], actor=actor)
 
@@ -191,7 +192,7 @@ def name_of(edge: Edge) -> Name:
 
 def check_search(state: State, logged: LoggedState, query: Query, seq: int | None) -> None:
     told = NaiveGraph(logged, state.count if seq is None else seq)
-    page = drive(state.search(at(query, seq)))
+    page = finished(state.search(at(query, seq)))
     assert [node.id for node in page.nodes] == told.search(query)
     assert page.total == len(page.nodes)
     for node in page.nodes:
@@ -202,7 +203,7 @@ def check_search(state: State, logged: LoggedState, query: Query, seq: int | Non
 
 def check_walk(state: State, logged: LoggedState, asked: Walk, seq: int | None) -> None:
     told = NaiveGraph(logged, state.count if seq is None else seq)
-    walked = drive(state.walk(at(asked, seq)))
+    walked = finished(state.walk(at(asked, seq)))
     assert {node.id for node in walked.nodes} == told.reached(asked)
     assert [(path.ids, list(map(name_of, path.edges))) for path in walked.paths] == told.paths(asked)
     assert not walked.truncated
@@ -215,7 +216,7 @@ def check_paths_between(state: State, logged: LoggedState, asked: Walk, seq: int
     ending = [(nodes, edges) for nodes, edges in every if nodes[-1] == asked.target]
     if asked.shortest:
         ending = [each for each in ending if len(each[1]) == min(len(edges) for _, edges in ending)]
-    walked = drive(state.walk(at(asked, seq)))
+    walked = finished(state.walk(at(asked, seq)))
     assert sorted((path.ids, list(map(name_of, path.edges))) for path in walked.paths) == sorted(ending)
     assert {node.id for node in walked.nodes} == {node for nodes, _ in ending for node in nodes[1:]}
     assert not walked.truncated or (asked.shortest and not ending)
@@ -266,7 +267,7 @@ def test_a_redaction_looks_the_same_before_and_after_the_log_is_masked(
     logged.scrub(masks)
     assert logged.state.node(node) == shown
     assert dump_state(logged.replayed()) == held
-    assert logged.state.redaction(node, tuple(fields) if fields else None) == {}
+    assert finished(logged.state.redaction(node, tuple(fields) if fields else None)) == {}
 
 
 @given(STORIES, SCARCE_STORIES)

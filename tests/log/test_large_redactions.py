@@ -14,6 +14,7 @@ from tallystick.log.proof import prove
 from tallystick.log.segments import Segments
 from tallystick.partition import Partition
 from tallystick.state.state import State
+from tallystick.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.files_with import files_with
 
@@ -23,7 +24,7 @@ SECRET = b"ada@example.org"
 
 def redacting(state: State) -> Draft:
     said = {"node_id": "a", "reason": "asked"}
-    return draft(Operation(Verb.REDACT_NODE, said, redacts=state.redaction("a", None)))
+    return draft(Operation(Verb.REDACT_NODE, said, redacts=finished(state.redaction("a", None))))
 
 
 async def filled(base: Path) -> Partition:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from tallystick.clock import to_text
 from tallystick.commits import Commit, Draft, Operation, Verb, chain
 from tallystick.state.state import State
+from tallystick.turns import finished
 
 T = TypeVar("T")
 
@@ -84,14 +85,14 @@ class LoggedState:
         return self.write(Verb.DELETE_EDGE, payload, actor=actor)
 
     def delete(self, node_id: str, *, actor: str = "ann") -> Commit:
-        for name in self.state.edge_names(node_id):
+        for name in list(self.state.edge_names(node_id)):
             self.write(Verb.DELETE_EDGE, name, actor=actor)
         return self.write(Verb.DELETE_NODE, {"node_id": node_id}, actor=actor)
 
     def redact(self, node_id: str, fields: Iterable[str] | None = None, *, actor: str = "ann") -> dict[int, bytes]:
         """Returns the masks, which are not in the log until `scrub`."""
         named = None if fields is None else tuple(fields)
-        redacts = self.state.redaction(node_id, named)
+        redacts = finished(self.state.redaction(node_id, named))
         payload = {"node_id": node_id, "reason": "asked"} | ({} if named is None else {"redacted_fields": list(named)})
         masks = self.masks(redacts, named)
         self.write(Verb.REDACT_NODE, payload, actor=actor, redacts=redacts or None)
@@ -100,7 +101,7 @@ class LoggedState:
     def redact_edge(self, edge_id: str, fields: Iterable[str] | None = None, *, actor: str = "ann") -> dict[int, bytes]:
         """Likewise."""
         named = None if fields is None else tuple(fields)
-        redacts = self.state.edge_redaction(edge_id, named)
+        redacts = finished(self.state.edge_redaction(edge_id, named))
         payload: dict[str, Any] = {**(self.state.edge_name(edge_id) or {}), "reason": "asked"}
         payload |= {} if named is None else {"redacted_fields": list(named)}
         masks = self.masks(redacts, named)
@@ -128,12 +129,3 @@ class LoggedState:
 
     def replayed(self) -> State:
         return self.follow(State(self.line))
-
-
-def drive(answer: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(answer)
-        except StopIteration as done:
-            found: T = done.value
-            return found

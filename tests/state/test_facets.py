@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from tallystick.state.facets import Facets
 from tallystick.state.read_filter import ReadFilter
-from tests.state.logged_state import LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import LoggedState
 
 
 def facets(logged: LoggedState, node_type: str | None = None, most: int = 50, hidden: str = "") -> Facets:
     may_read = (lambda name, owner: owner is not None and owner[1] != hidden) if hidden else None
-    return drive(logged.state.facets(ReadFilter(logged.state, may_read), node_type, most))
+    return finished(logged.state.facets(ReadFilter(logged.state, may_read), node_type, most))
 
 
 def table(found: list[Any]) -> dict[str, tuple[int | None, Any]]:
@@ -91,7 +92,7 @@ def test_relations_go_on_being_counted_after_the_first_question() -> None:
     logged.edge("c", "needs", "a")
     logged.delete_edge("a", "likes", "b")
     assert table(facets(logged).relations) == {"needs": (1, "c|needs|a")}
-    assert list(drive(logged.state.edges_of_relation("needs"))) == [("c", "needs", "a")]
+    assert list(finished(logged.state.edges_of_relation("needs"))) == [("c", "needs", "a")]
 
 
 _Written = st.lists(

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.state import Walk, Walked, paths_between
-from tests.state.logged_state import LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import LoggedState
 from tests.state.naive_graph import NaiveGraph
 
 NAMES = "abcdefg"
@@ -26,7 +27,7 @@ def graph_of(edges: list[tuple[str, str]], rel: str = "r") -> LoggedState:
 
 
 def between(logged: LoggedState, start: str, target: str, **asked: Any) -> Walked:
-    return drive(logged.state.walk(Walk(start=start, target=target, **asked)))
+    return finished(logged.state.walk(Walk(start=start, target=target, **asked)))
 
 
 def shortest(logged: LoggedState, start: str, target: str, **asked: Any) -> Walked:

@@ -13,7 +13,8 @@ from tallystick.errors import InvalidArgument, NotFound
 from tallystick.state import Condition, Query, Walk, type_members
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
-from tests.state.logged_state import LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import LoggedState
 from tests.state.state_dump import dump_state
 
 MAIL = "ann.with.a.long.name@example.org"
@@ -33,7 +34,7 @@ def attrs_of(logged: LoggedState, at: int | None = None) -> dict[str, Any]:
 
 
 def found(state: State, key: str, value: Any) -> int:
-    return drive(state.search(Query(conditions=(Condition(key, "eq", value),)))).total
+    return finished(state.search(Query(conditions=(Condition(key, "eq", value),)))).total
 
 
 def test_a_redacted_value_is_neither_shown_nor_found_before_and_after_the_log_is_masked() -> None:
@@ -59,7 +60,7 @@ def test_every_earlier_version_is_masked_and_what_is_left_is_vouched_for() -> No
     logged = written(n=1)
     logged.node("a", mail=MAIL, n=2)
     logged.node("a", n=3)
-    redacts = logged.state.redaction("a", ("attrs.mail",))
+    redacts = finished(logged.state.redaction("a", ("attrs.mail",)))
     assert set(redacts) == {"1", "2"}
     masks = logged.masks(redacts, ("attrs.mail",))
     assert [sha256(payload).hexdigest() for payload in masks.values()] == list(redacts.values())
@@ -118,7 +119,7 @@ def test_lines_that_were_masked_when_short_values_went_with_their_names_are_stil
 
 def test_the_word_replaces_short_values_where_long_ones_make_room() -> None:
     logged = written(pin=1)
-    (payload,) = logged.masks(logged.state.redaction("a", None), None).values()
+    (payload,) = logged.masks(finished(logged.state.redaction("a", None)), None).values()
     assert b'"attrs":{"mail":"[REDACTED]","pin":"[REDACTED]"}' in payload
 
 
@@ -168,8 +169,8 @@ def test_paths_lead_into_objects_lists_and_names_with_dots(
 def test_what_is_masked_already_is_left_alone_until_more_is_to_go() -> None:
     logged = written(name="Ann Example")
     logged.scrub(logged.redact("a", ["attrs.mail"]))
-    assert logged.state.redaction("a", ("attrs.mail",)) == {}
-    again = logged.state.redaction("a", ("attrs.mail", "attrs.name"))
+    assert finished(logged.state.redaction("a", ("attrs.mail",))) == {}
+    again = finished(logged.state.redaction("a", ("attrs.mail", "attrs.name")))
     assert list(again) == ["1"]
     logged.scrub(logged.masks(again, ("attrs.mail", "attrs.name")))
     assert chain.decode(logged.lines[0]).document()["attrs"] == {"mail": MASK, "name": MASK}
@@ -178,17 +179,17 @@ def test_what_is_masked_already_is_left_alone_until_more_is_to_go() -> None:
 def test_a_deleted_node_can_be_redacted_and_one_that_never_was_cannot() -> None:
     logged = written()
     logged.delete("a")
-    assert list(logged.state.redaction("a", None)) == ["1"]
+    assert list(finished(logged.state.redaction("a", None))) == ["1"]
     logged.scrub(logged.redact("a"))
     assert logged.state.node("a") is None
     with pytest.raises(NotFound):
-        logged.state.redaction("x", None)
+        finished(logged.state.redaction("x", None))
 
 
 @pytest.mark.parametrize("field", ["id", "type", "mail", "attrsmail", ""])
 def test_only_attributes_can_be_redacted(field: str) -> None:
     with pytest.raises(InvalidArgument):
-        written().state.redaction("a", (field,))
+        finished(written().state.redaction("a", (field,)))
 
 
 def test_what_is_written_after_a_redaction_is_shown_and_found() -> None:
@@ -257,7 +258,7 @@ def test_an_edge_is_redacted_like_a_node_before_and_after_the_log_is_masked(id: 
     masks = logged.redact_edge(name, ["attrs.note"], actor="officer")
     for _ in range(2):
         assert edge_attrs(logged, name) == {"note": MASK, "since": 2002}
-        (path,) = drive(logged.state.walk(Walk(start="a", hops=1))).paths
+        (path,) = finished(logged.state.walk(Walk(start="a", hops=1))).paths
         assert path.edges[0].attrs == {"note": MASK, "since": 2002}
         logged.scrub(masks)
     assert edge_attrs(logged, name, at=3) == {"note": MASK, "since": 2001}
@@ -292,7 +293,7 @@ def test_a_deleted_edge_can_be_redacted_and_stays_deleted() -> None:
     assert edge_attrs(logged, at=3) == {"note": MASK}
     assert logged.state.edge_by_id("a|knows|b", 4) is None
     with pytest.raises(NotFound):
-        logged.state.edge_redaction("a|never|b", None)
+        finished(logged.state.edge_redaction("a|never|b", None))
 
 
 def test_an_edge_written_again_after_its_redaction_is_shown_and_undoing_that_leaves_it_redacted() -> None:
@@ -327,7 +328,7 @@ def test_an_index_that_was_built_before_a_redaction_does_not_find_what_it_forgot
     knows = ConnectionType("knows", ("note",), ("note",))
 
     def having(key: str, value: Any) -> list[str]:
-        return drive(type_members.find_connections(logged.state, [knows], {key: value}, offset=0, limit=9)).ids
+        return finished(type_members.find_connections(logged.state, [knows], {key: value}, offset=0, limit=9)).ids
 
     assert having("note", MAIL) == ["a|knows|b"]
     logged.scrub(logged.redact_edge("a|knows|b", ["attrs.note"]))

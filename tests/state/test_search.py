@@ -10,7 +10,8 @@ import pytest
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.state import Condition, Page, Query, conditions, sorted_values
 from tallystick.state.state import State
-from tests.state.logged_state import HOUR, START, LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import HOUR, START, LoggedState
 
 LONG = "x" * 200
 
@@ -33,7 +34,7 @@ def ids(page: Page) -> str:
 
 
 def found(logged: LoggedState, **query: Any) -> str:
-    return ids(drive(logged.state.search(Query(**query))))
+    return ids(finished(logged.state.search(Query(**query))))
 
 
 CONDITIONS: list[tuple[str, Any, Any, str]] = [
@@ -100,9 +101,9 @@ def test_a_window_takes_in_its_start_and_leaves_out_its_end(logged: LoggedState)
 
 
 def test_pages_follow_each_other_and_know_the_total(logged: LoggedState) -> None:
-    pages = [drive(logged.state.search(Query(offset=offset, limit=3))) for offset in (0, 3, 6, 2**40)]
+    pages = [finished(logged.state.search(Query(offset=offset, limit=3))) for offset in (0, 3, 6, 2**40)]
     assert [(ids(page), page.total) for page in pages] == [("abc", 4), ("d", 4), ("", 4), ("", 4)]
-    assert drive(logged.state.search(Query(limit=0))).total == 4
+    assert finished(logged.state.search(Query(limit=0))).total == 4
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_pages_follow_each_other_and_know_the_total(logged: LoggedState) -> None
     ],
 )
 def test_a_page_says_whether_documents_had_to_be_looked_at(logged: LoggedState, query: Query, indexed: bool) -> None:
-    assert drive(logged.state.search(query)).indexed is indexed
+    assert finished(logged.state.search(query)).indexed is indexed
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -146,7 +147,7 @@ def test_few_candidates_are_judged_by_their_documents_rather_than_all_values_of_
     logged.node("wanted", "rare", title="title 7")
     for number in range(100):
         logged.node(f"n{number}", title=f"title {number}")
-    page = drive(logged.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
+    page = finished(logged.state.search(Query(type="rare", conditions=(Condition("title", "regex", "7$"),))))
     assert (ids(page), page.indexed) == ("wanted", False)
 
 
@@ -190,7 +191,7 @@ def test_an_expression_does_not_pass_over_a_line_that_is_damaged() -> None:
     for damaged in (sound.replace(b"wanted", b"wantad"), sound[:-40], b"", sound[::-1], other):
         logged.lines[offset] = damaged
         with pytest.raises(Corrupt):
-            drive(state.search(Query(conditions=(Condition("text", "regex", "wanted"),))))
+            finished(state.search(Query(conditions=(Condition("text", "regex", "wanted"),))))
 
 
 def test_an_answer_is_of_the_moment_it_was_asked_for() -> None:
@@ -202,7 +203,7 @@ def test_an_answer_is_of_the_moment_it_was_asked_for() -> None:
     logged.node("n1999", text="other")
     logged.delete("n1998")
     logged.node("new", text=LONG)
-    assert drive(answer).total == 2_000
+    assert finished(answer).total == 2_000
 
 
 def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> None:
@@ -215,9 +216,9 @@ def test_an_order_that_was_given_up_half_way_is_made_by_the_next_who_asks() -> N
     second = logged.state.search(query)
     next(second)
     abandoned.close()
-    assert drive(second).total == 10
+    assert finished(second).total == 10
     logged.node("late", rank=30_000)
-    assert drive(logged.state.search(query)).total == 11
+    assert finished(logged.state.search(query)).total == 11
 
 
 def test_values_that_come_and_go_while_an_order_is_made_find_their_place_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +230,7 @@ def test_values_that_come_and_go_while_an_order_is_made_find_their_place_in_it(m
     next(answer)
     logged.node("new", rank=4.5)
     logged.node("n7", rank=-1)
-    assert drive(answer).total == 10
+    assert finished(answer).total == 10
     assert found(logged, conditions=(Condition("rank", "gt", 4), Condition("rank", "lte", 5))) == "n5new"
     assert found(logged, conditions=(Condition("rank", "gte", 7),)) == "n8n9"
 
@@ -240,11 +241,11 @@ def test_an_answer_is_not_misled_by_commits_that_were_undone_and_replaced(monkey
     for number in range(10):
         logged.node(f"n{number}", rank=number)
     query = Query(conditions=(Condition("rank", "gte", 0),))
-    assert drive(logged.state.search(query)).total == 10
+    assert finished(logged.state.search(query)).total == 10
     answer = logged.state.search(query)
     next(answer)
     logged.node("n8", rank=-1)
     next(answer)
     logged.undo(1)
     logged.node("n9", rank=-1)
-    assert drive(answer).total == 10
+    assert finished(answer).total == 10

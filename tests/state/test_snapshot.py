@@ -6,7 +6,8 @@ import pytest
 
 from tallystick.state import Condition, Query, snapshot
 from tallystick.state.state import State
-from tests.state.logged_state import LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import LoggedState
 from tests.state.state_dump import dump_state
 
 
@@ -28,7 +29,7 @@ def test_a_snapshot_in_many_pages_is_read_back(logged: LoggedState, monkeypatch:
     loaded = State.load(b"".join(logged.state.dump()), logged.line)
     assert dump_state(loaded) == dump_state(logged.state)
     assert loaded.node("n5") == logged.state.node("n5")
-    assert drive(loaded.search(Query(conditions=(Condition("rank", "lt", 20),)))).total == 18
+    assert finished(loaded.search(Query(conditions=(Condition("rank", "lt", 20),)))).total == 18
 
 
 def test_a_snapshot_of_nothing_is_a_state_of_nothing() -> None:

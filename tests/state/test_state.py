@@ -68,7 +68,7 @@ def test_edges_are_listed_by_direction_oldest_first_and_loops_once() -> None:
     assert [edge.target for edge in logged.state.edges("a", "out", limit=1)] == ["a"]
     assert [name["from"] + name["to"] for name in logged.state.edge_names("a")] == ["ca", "aa", "ac"]
     assert not logged.state.edges("nobody")
-    assert not logged.state.edge_names("nobody")
+    assert not list(logged.state.edge_names("nobody"))
 
 
 def test_edges_with_ids_of_their_own_may_join_the_same_nodes_by_the_same_relation() -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tallystick.state import Walk, Walked
-from tests.state.logged_state import LoggedState, drive
+from tallystick.turns import finished
+from tests.state.logged_state import LoggedState
 
 
 def walked(logged: LoggedState, start: str, **asked: Any) -> Walked:
-    return drive(logged.state.walk(Walk(start=start, **asked)))
+    return finished(logged.state.walk(Walk(start=start, **asked)))
 
 
 def paths(found: Walked) -> list[str]:

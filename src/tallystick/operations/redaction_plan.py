@@ -7,6 +7,7 @@ import msgspec
 from tallystick.errors import TallystickError
 from tallystick.operations.entity_report import EntityReport
 from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.store import Store
@@ -31,20 +32,25 @@ class RedactionPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def plan_redaction(store: Store, principal: Principal, report: EntityReport) -> RedactionPlan:
     """Raises Denied, and NotFound for what may not be read."""
 
-    def versions(state: State, fields: tuple[str, ...] | None) -> int:
+    def versions(state: State, fields: tuple[str, ...] | None) -> Breathing[int]:
         plan = state.redaction if report.kind == "node" else state.edge_redaction
         try:
-            return len(plan(report.id, fields))
+            return len((yield from plan(report.id, fields)))
         except TallystickError:
             return 0
 
-    def look(state: State, read_filter: ReadFilter) -> RedactionPlan:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[RedactionPlan]:
         names = [f"attrs.{each.name}" for each in report.attributes if not each.is_redacted]
-        counted = [FieldPlan(name, versions(state, (name,))) for name in names]
-        around = state.edge_redactions(report.id) if report.kind == "node" else ()
+        counted = []
+        for name in names:
+            counted.append(FieldPlan(name, (yield from versions(state, (name,)))))
+        edges = 0
+        for _ in state.edge_redactions(report.id) if report.kind == "node" else ():
+            edges += 1
+            yield
         return RedactionPlan(
-            versions=versions(state, None),
-            edges=sum(1 for _ in around),
+            versions=(yield from versions(state, None)),
+            edges=edges,
             fields=[each for each in counted if each.versions],
         )
 

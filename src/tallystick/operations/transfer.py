@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import GeneratorType
 from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ from tallystick.log.backups import note_backup
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.verify import known_checkpoints
+from tallystick.partition import Proposal
 from tallystick.policy import Action, Principal
 from tallystick.projections.checkpoints import Comparison, Known
 from tallystick.state.derivation import entity_of
@@ -327,7 +329,10 @@ class _Turn:
             if self._before is not None and not self._before._leads_to(state.position):
                 raise _NotYet("the line before it is not written")
             proposed = propose(state, read_filter)
-            self._proposed = -1 if isinstance(proposed, Commit) else state.position
+            if isinstance(proposed, GeneratorType):
+                proposed = yield from proposed
+            draft = proposed.draft if isinstance(proposed, Proposal) else proposed
+            self._proposed = -1 if isinstance(draft, Commit) else state.position
             return proposed
 
         while True:

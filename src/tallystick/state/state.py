@@ -48,6 +48,7 @@ from tallystick.state.facets import Facets
 from tallystick.state.graph import linked
 from tallystick.state.search import Located
 from tallystick.state.walk import Reached, Verified
+from tallystick.turns import finished
 
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter
@@ -290,10 +291,10 @@ class State:
         """Source, relation and target of a node's living edges, without reading a line."""
         return [(name["from"], name["rel"], name["to"]) for name in self.edge_names(node_id)]
 
-    def edge_names(self, node_id: str) -> list[dict[str, str]]:
-        """What names each living edge of a node, as a DELETE_EDGE wants it, without reading a line."""
+    def edge_names(self, node_id: str) -> Iterator[dict[str, str]]:
+        """Yield the name of each living edge of a node, as a DELETE_EDGE wants it, without reading a line."""
         edges = self._columns.edges
-        return [self._edge_name(edge) for edge in self._around(node_id, "both") if edges.alive[edge]]
+        return (self._edge_name(edge) for edge in self._around(node_id, "both") if edges.alive[edge])
 
     def edge_name(self, edge_id: str) -> dict[str, str] | None:
         """What names this edge, dead or alive; None when there never was one."""
@@ -403,26 +404,26 @@ class State:
         seq = columns.nonces.find(actor, nonce, self._head.timestamp, columns.timestamp)
         return None if seq is None else columns.commit(seq)
 
-    def redaction(self, node_id: str, fields: tuple[str, ...] | None) -> Redacts:
+    def redaction(self, node_id: str, fields: tuple[str, ...] | None) -> Breathing[Redacts]:
         """What to mask so that these attributes ("attrs.email"; None: all) are forgotten.
 
         Raises NotFound for a node that never was, InvalidArgument for what is no attribute.
         """
         return redaction.plan(self._columns, node_id, fields)
 
-    def edge_redaction(self, edge_id: str, fields: tuple[str, ...] | None) -> Redacts:
+    def edge_redaction(self, edge_id: str, fields: tuple[str, ...] | None) -> Breathing[Redacts]:
         """The same for an edge."""
         handle = lineage.find_edge(self._columns, edge_id)
         if handle is None:
             raise NotFound(f"there is no edge '{edge_id}'", details={"entity_id": edge_id})
-        return redaction.plan_edge(self._columns, handle, fields)
+        return (yield from redaction.plan_edge(self._columns, handle, fields))
 
     def edge_redactions(self, node_id: str) -> Iterator[tuple[dict[str, str], Redacts]]:
-        """What names each edge of a node, dead or alive, that still says something, with what to mask of it."""
+        """Yield the name of each edge of a node, dead or alive, that still holds a value, with what to mask of it."""
         for edge in self._around(node_id, "both"):
-            found = redaction.plan_edge(self._columns, edge, None)
-            if found:
-                yield self._edge_name(edge), found
+            redacts = finished(redaction.plan_edge(self._columns, edge, None))
+            if redacts:
+                yield self._edge_name(edge), redacts
 
     def named_by(self, node_id: str, keys: Sequence[str]) -> list[str]:
         """What these attributes of a living node hold, as dotted keys; a lookup each for whatever has none of them."""

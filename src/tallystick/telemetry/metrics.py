@@ -6,6 +6,7 @@ only at calls and jumps, and no sum here has one between its reading and its wri
 
 from __future__ import annotations
 
+import collections
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,8 +219,8 @@ def decided(action: str, milliseconds: float, allowed: bool, source: str, fault:
 
 
 def appended(operations: Iterable[str], *, drafts: int, size: int, seconds: float) -> None:
-    for operation in operations:
-        COMMITS.add((operation,))
+    for operation, count in collections.Counter(operations).items():
+        COMMITS.add((str(operation),), by=count)
     _COMMIT_BYTES.add(by=size)
     _GROUP_DRAFTS.observe(drafts)
     APPEND_SECONDS.observe(seconds)

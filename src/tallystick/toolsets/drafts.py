@@ -12,7 +12,7 @@ import msgspec
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Conflict, Unsettled
-from tallystick.partition import Receipt
+from tallystick.partition import Proposal, Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -34,10 +34,6 @@ class Drawn(msgspec.Struct, Generic[T], frozen=True):
     """The task that it is done for."""
 
 
-class _NothingToWrite(Exception):
-    """Leaves the head without a commit, and is no error."""
-
-
 async def write_drawn(
     store: Store,
     principal: Principal,
@@ -48,24 +44,22 @@ async def write_drawn(
     resource: str | None = None,
     reason: str | None = None,
 ) -> tuple[T, Receipt | None]:
-    """What `draw` answers at the head, and the receipt of its operations; None where it drew none.
+    """Return the answer of `draw` at the head, and the receipt of its operations; None if it drew none.
 
     `draw` may be called several times; the last one counts.
     """
-    drawn: list[Drawn[T]] = []
 
-    def propose(state: State, read_filter: ReadFilter) -> Draft:
-        drawn[:] = [last := draw(state, read_filter)]
-        if not last.operations:
-            raise _NothingToWrite
-        context = {"job_id": last.job} if last.job else None
-        return Draft(tuple(last.operations), actor=principal.actor, tool=tool, reason=reason, run_context=context)
+    def propose(state: State, read_filter: ReadFilter) -> Proposal[T]:
+        drawn = draw(state, read_filter)
+        if not drawn.operations:
+            return Proposal(None, drawn.answer)
+        context = {"job_id": drawn.job} if drawn.job else None
+        operations = tuple(drawn.operations)
+        draft = Draft(operations, actor=principal.actor, tool=tool, reason=reason, run_context=context)
+        return Proposal(draft, drawn.answer)
 
-    try:
-        receipt = await store.write(principal, action, propose, resource=resource)
-    except _NothingToWrite:
-        return drawn[0].answer, None
-    return drawn[0].answer, receipt
+    receipt = await store.write(principal, action, propose, resource=resource)
+    return receipt.answer, receipt if receipt.commits else None
 
 
 class Outdated(Exception):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.toolsets.truncation import fair_share, shortened, size_of
+from tallystick.turns import finished
 from tests.toolsets.work.agents import WorkAgent
 
 
@@ -238,7 +239,7 @@ def test_a_redaction_is_told_and_shows_nothing(agent: WorkAgent, a: str) -> None
     state = agent.partition._state
 
     def propose(_: Any, read_filter: object) -> Draft:
-        redacts = state.redaction(a, ("attrs.summary",))
+        redacts = finished(state.redaction(a, ("attrs.summary",)))
         payload = {"node_id": a, "reason": "private", "redacted_fields": ["attrs.summary"]}
         operation = Operation(Verb.REDACT_NODE, payload, redacts=redacts)
         return Draft((operation,), actor="officer", tool="memory.write")

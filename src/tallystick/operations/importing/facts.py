@@ -21,6 +21,7 @@ from tallystick.toolsets.memory.arguments import WriteOperation
 from tallystick.toolsets.memory.draft_graph import Document, DraftGraph
 from tallystick.toolsets.memory.write_draft import draft_operation
 from tallystick.toolsets.memory.write_request import payload_of
+from tallystick.turns import finished
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ def draw(
             verdict: Verdict = (judged := judge(source, graph, each, before))
             if judged.outcome != "unchanged":
                 said = each.said if before is None else _asked(each.item, before.attrs | each.attrs)
-                (drafted,) = draft_operation(graph, said, payload_of(said), None).operations
+                (drafted,) = finished(draft_operation(graph, said, payload_of(said), None)).operations
                 encode_payload(drafted)  # what is only tried is never sealed
                 graph.add([drafted])
                 mark = nonce(source, each.id, each.hash, judged.replaces)

@@ -223,7 +223,8 @@ async def follow_up(tool_context: ToolContext, store: Store, principal: Principa
     of facts that were just verified or superseded. Looks for a few words where nothing of this was written."""
     if receipt.duplicate:
         return
-    written = [commit for commit in receipt.commits if any(mark in commit.payload for mark in _MARKS)]
+    nodes = (commit for commit in receipt.commits if commit.operation is Verb.UPSERT_NODE)
+    written = [commit for commit in nodes if any(mark in commit.payload for mark in _MARKS)]
     if not written:
         return
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Confirmation
@@ -31,17 +32,20 @@ def _concerns(arguments: Mapping[str, Any]) -> bool:
 async def _describe(store: Store, principal: Principal, asked: WriteArguments) -> str:
     redacting = [each for each in asked.operations if each.op in REDACTS]
 
-    def look(state: State, read_filter: ReadFilter) -> list[str]:
-        return [_line(state, read_filter, each) for each in redacting[:_SHOWN]]
+    def look(state: State, read_filter: ReadFilter) -> Breathing[list[str]]:
+        lines: list[str] = []
+        for each in redacting[:_SHOWN]:
+            lines.append((yield from _line(state, read_filter, each)))
+        return lines
 
-    lines = await store.read(principal, Action.SEARCH, look)
+    described: list[str] = await store.read(principal, Action.SEARCH, look)
     if len(redacting) > _SHOWN:
-        lines.append(f"and {len(redacting) - _SHOWN} more")
-    listed = "\n".join(f"- {line}" for line in lines)
+        described.append(f"and {len(redacting) - _SHOWN} more")
+    listed = "\n".join(f"- {line}" for line in described)
     return f"Erase for good, from the log and everything made of it?\n{listed}\nThis cannot be undone."
 
 
-def _line(state: State, read_filter: ReadFilter, asked: WriteOperation) -> str:
+def _line(state: State, read_filter: ReadFilter, asked: WriteOperation) -> Breathing[str]:
     """Names and counts, and no values: this is shown where the values need not be."""
     entity_id = resource_of(asked)
     fields = None if asked.redacted_fields is None else tuple(asked.redacted_fields)
@@ -50,12 +54,12 @@ def _line(state: State, read_filter: ReadFilter, asked: WriteOperation) -> str:
     if asked.op == "REDACT_EDGE":
         if not read_filter.allows_edge(entity_id):
             raise NotFound(f"there is no edge '{entity_id}'")
-        versions = len(state.edge_redaction(entity_id, fields))
+        versions = len((yield from state.edge_redaction(entity_id, fields)))
         return f"{what} of edge '{_clipped(entity_id)}', in {_counted(versions)}.{reason}"
     known = state.last_owner(entity_id)
     if known is None or not read_filter.allows(entity_id):
         raise NotFound(f"there is no node '{entity_id}'")
-    versions = len(state.redaction(entity_id, fields))
+    versions = len((yield from state.redaction(entity_id, fields)))
     edges = sum(1 for _ in state.edge_redactions(entity_id)) if fields is None else 0
     around = f", and what {edges} of its edges say" if edges else ""
     return f"{what} of {_clipped(known[0])} '{_clipped(entity_id)}', in {_counted(versions)}{around}.{reason}"

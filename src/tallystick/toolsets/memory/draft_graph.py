@@ -6,7 +6,7 @@ state until all are accepted. A call of one operation reads the state and nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -79,11 +79,14 @@ class DraftGraph:
         """What names this edge, dead or alive."""
         return self._edge_names.get(edge_id) or self.state.edge_name(edge_id)
 
-    def edge_names(self, node_id: str) -> list[Payload]:
-        """What names each living edge of a node."""
-        stored = [name for name in self.state.edge_names(node_id) if name_of_edge(name) not in self._edges]
-        drafted = (name for name in self._around.get(node_id, ()) if self._edges[name] is not None)
-        return [*stored, *(self._edge_names[name] for name in drafted)]
+    def edge_names(self, node_id: str) -> Iterator[Payload]:
+        """Yield the name of each living edge of a node."""
+        for name in self.state.edge_names(node_id):
+            if name_of_edge(name) not in self._edges:
+                yield name
+        for drafted in self._around.get(node_id, ()):
+            if self._edges[drafted] is not None:
+                yield self._edge_names[drafted]
 
     def allows(self, node_id: str) -> bool:
         """Whether it may be read: what the call made itself is no secret to its author."""

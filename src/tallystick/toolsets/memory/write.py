@@ -6,7 +6,7 @@ commits an answer (`write_answer`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ from tallystick.commits import REDACTIONS, Commit, Draft, Operation, reserved_at
 from tallystick.commits.chain import content_hash
 from tallystick.commits.payloads import name_of_edge, read_node
 from tallystick.errors import Conflict, TallystickError
+from tallystick.partition import Proposal
 from tallystick.policy import Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -50,17 +51,16 @@ async def write(
     if author is None:
         await store.refuse_actor(principal, targets[0].action, targets[0].resource, asked.actor or "")
     said = [_with_relative_citations(store, payload_of(each)) for each, _ in placed]
-    effects: list[Effect] = []
 
-    def propose(state: State, read_filter: ReadFilter) -> Draft | Commit:
+    def propose(state: State, read_filter: ReadFilter) -> Generator[None, None, Proposal[list[Effect]]]:
         written = None if asked.nonce is None else find_written(state, author.actor, asked.nonce, asked, said)
         if written is not None:
-            effects[:] = effects_again(state, read_filter, asked, written)
-            return written
-        operations, effects[:] = _drafted(DraftGraph(state, read_filter), asked, placed, said)
-        return _draft(author.actor, asked, operations, said[-1])
+            return Proposal(written, effects_again(state, read_filter, asked, written))
+        operations, effects = yield from _drafted(DraftGraph(state, read_filter), asked, placed, said)
+        return Proposal(_draft(author.actor, asked, operations, said[-1]), effects)
 
     receipt = await store.write_all(author, propose, targets)
+    effects = receipt.answer
     if not receipt.duplicate:
         give_commits(effects, receipt.commits)
         if similar is not None and any(effect.makes_node for effect in effects) and similar.is_ready(store, author):
@@ -143,19 +143,20 @@ def _is_told_by_payload(asked: WriteArguments, said: Payload, written: Payload) 
 
 def _drafted(
     graph: DraftGraph, asked: WriteArguments, placed: Placed, said: Sequence[Payload]
-) -> tuple[list[Operation], list[Effect]]:
+) -> Generator[None, None, tuple[list[Operation], list[Effect]]]:
     """Raises what forbids one of the operations, naming it."""
     operations: list[Operation] = []
     effects: list[Effect] = []
     for (operation, place), payload in zip(placed, said, strict=True):
         try:
-            drafted = draft_operation(graph, operation, payload, asked.reason)
+            drafted = yield from draft_operation(graph, operation, payload, asked.reason)
             if place is not None:
                 graph.add(drafted.operations)
         except TallystickError as error:
             raise error.at(place) from None
         operations += drafted.operations if place is None else _in_place(drafted.operations, operation.reason, place)
         effects.append(effect_of(graph, operation, drafted))
+        yield
     return operations, effects
 
 

@@ -5,7 +5,7 @@ What is there is asked of a `DraftGraph`: the state, and on it what the operatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
@@ -33,7 +33,11 @@ class Drafted(msgspec.Struct, frozen=True):
     makes_node: bool = False
 
 
-def draft_operation(graph: DraftGraph, asked: WriteOperation, said: Payload, reason: str | None) -> Drafted:
+Drafting = Generator[None, None, Drafted]
+"""Pauses between the many parts of a large one."""
+
+
+def draft_operation(graph: DraftGraph, asked: WriteOperation, said: Payload, reason: str | None) -> Drafting:
     """Raises what forbids it. `reason` is that of the whole call."""
     if asked.op in EDGE_CHECKS:
         EDGE_CHECKS[asked.op](graph, asked)
@@ -41,8 +45,11 @@ def draft_operation(graph: DraftGraph, asked: WriteOperation, said: Payload, rea
         _check_commit(graph, asked, asked.if_commit)
     if asked.op in REDACTS:
         # Erasure is for every entity, whatever vocabulary it is of.
-        return DRAFTS[asked.op](graph, asked, _redaction(graph.state, said, reason))
-    check_not_reserved(graph, asked, said)
+        said = _redaction(graph.state, said, reason)
+    else:
+        check_not_reserved(graph, asked, said)
+    if asked.op in LONG_DRAFTS:
+        return (yield from LONG_DRAFTS[asked.op](graph, asked, said))
     return DRAFTS[asked.op](graph, asked, said)
 
 
@@ -161,27 +168,31 @@ def _removes(payload: Payload, name: str) -> bool:
     return name in payload["attrs"] and payload["attrs"][name] is None
 
 
-def _delete_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
+def _delete_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafting:
     if graph.type_of(payload["node_id"]) is None:
         raise NotFound(f"no node '{payload['node_id']}'")
-    edges = (Operation(Verb.DELETE_EDGE, name) for name in graph.edge_names(payload["node_id"]))
-    return Drafted([*edges, Operation(Verb.DELETE_NODE, payload)])
+    operations: list[Operation] = []
+    for name in graph.edge_names(payload["node_id"]):
+        operations.append(Operation(Verb.DELETE_EDGE, name))
+        yield
+    return Drafted([*operations, Operation(Verb.DELETE_NODE, payload)])
 
 
-def _redact_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
+def _redact_node(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafting:
     """A deleted node has a history too, and that is what must be forgotten."""
     node_id, fields = payload["node_id"], _fields(asked)
     graph.check_redactable(node_id, whole_node=fields is None)
     if graph.state.last_owner(node_id) is None:
         raise NotFound(f"no node '{node_id}' was ever written", hint="an edge is redacted by REDACT_EDGE")
     _check_original(graph.state, node_id, payload.get("original_commit_id"))
-    redacts = graph.state.redaction(node_id, fields)
+    redacts = yield from graph.state.redaction(node_id, fields)
     operations = [Operation(Verb.REDACT_NODE, payload, redacts=redacts, bytes_max=PAYLOAD_BYTES_MAX)]
     # Of somebody who is to be forgotten, what edges say of them is to be forgotten too.
     for name, found in graph.state.edge_redactions(node_id) if fields is None else ():
         if not graph.is_redacted(name_of_edge(name)):
             said = {**name, "reason": payload["reason"]}
             operations.insert(-1, Operation(Verb.REDACT_EDGE, said, redacts=found))
+        yield
     return Drafted(operations)
 
 
@@ -267,14 +278,14 @@ def _no_edge(asked: WriteOperation) -> NotFound:
     return NotFound(f"no edge '{source}' -{rel}-> '{target}'", hint="; ".join(hints))
 
 
-def _redact_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafted:
+def _redact_edge(graph: DraftGraph, asked: WriteOperation, payload: Payload) -> Drafting:
     edge_id = resource_of(asked)
     name = graph.state.edge_name(edge_id)
     graph.check_redactable(edge_id if name is None else name_of_edge(name))
     if name is None:
         raise _no_edge(asked)
     _check_original(graph.state, edge_id, payload.get("original_commit_id"))
-    redacts = graph.state.edge_redaction(edge_id, _fields(asked))
+    redacts = yield from graph.state.edge_redaction(edge_id, _fields(asked))
     operation = Operation(Verb.REDACT_EDGE, {**name, **payload}, redacts=redacts, bytes_max=PAYLOAD_BYTES_MAX)
     return Drafted([operation])
 
@@ -300,12 +311,14 @@ DRAFTS: dict[str, Callable[[DraftGraph, WriteOperation, Payload], Drafted]] = {
     "UPSERT_EDGE": _upsert_edge,
     "PATCH_NODE": _patch_node,
     "PATCH_EDGE": _patch_edge,
-    "DELETE_NODE": _delete_node,
     "DELETE_EDGE": _delete_edge,
+}
+LONG_DRAFTS: dict[str, Callable[[DraftGraph, WriteOperation, Payload], Drafting]] = {
+    "DELETE_NODE": _delete_node,
     "REDACT_NODE": _redact_node,
     "REDACT_EDGE": _redact_edge,
 }
-VERBS = {op: Verb(op.replace("PATCH", "UPSERT")) for op in DRAFTS}
+VERBS = {op: Verb(op.replace("PATCH", "UPSERT")) for op in (*DRAFTS, *LONG_DRAFTS)}
 """What each is committed as."""
 UPSERTS = (Verb.UPSERT_NODE, Verb.UPSERT_EDGE)
 

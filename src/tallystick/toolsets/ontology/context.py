@@ -14,6 +14,7 @@ import msgspec
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument
+from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.text import TextIndex
@@ -21,7 +22,7 @@ from tallystick.state import Edge, Node
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.drafts import Outdated, after_commit, write_prepared
+from tallystick.toolsets.drafts import Drawn, Outdated, after_commit, write_drawn, write_prepared
 
 if TYPE_CHECKING:
     from tallystick.store import Look, Store
@@ -128,6 +129,19 @@ class Writing(msgspec.Struct, frozen=True):
             resource=resource,
             written_type=self.written_type,
         )
+        await self._publish(receipt)
+
+    async def draw(self, draw: Callable[[State, ReadFilter], Drawn[T]], resource: str) -> tuple[T, Receipt | None]:
+        """As `write_drawn`."""
+        call = self.call
+        answer, receipt = await write_drawn(
+            call.store, call.principal, call.tool, draw, action=self.action, resource=resource
+        )
+        if receipt is not None:
+            await self._publish(receipt)
+        return answer, receipt
+
+    async def _publish(self, receipt: Receipt) -> None:
         if self.call.context.published is not None:
             position = receipt.commits[-1].lamport
             await after_commit(self.call.context.published(self.call.principal.tenant, position))

@@ -23,6 +23,7 @@ from tallystick.state.ontology import (
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
+from tallystick.toolsets.drafts import Drawn
 from tallystick.toolsets.ontology import lookup
 from tallystick.toolsets.ontology.arguments import (
     AddConnectionType,
@@ -110,17 +111,15 @@ async def _define(call: Call, propose: Propose) -> Answer:
 
 
 async def _commit(writing: Writing, propose: Propose) -> dict[str, Any]:
-    """What stood before and violates what is now defined."""
-    rules: list[Rules] = []
+    """Write the definitions; the answer names what stood before and violates them."""
 
-    def noted(state: State, read_filter: ReadFilter) -> tuple[Operation, ...]:
+    def draw(state: State, read_filter: ReadFilter) -> Drawn[Rules | None]:
         operations = propose(state)
-        found = rules_of(operations)
-        rules[:] = [found] if found.have_members(state) else []
-        return operations
+        rules = rules_of(operations)
+        return Drawn(rules if rules.have_members(state) else None, operations)
 
-    await writing.commit(noted, ONTOLOGY)
-    return await violations(writing.call, rules[0]) if rules else {}
+    rules, _ = await writing.draw(draw, ONTOLOGY)
+    return await violations(writing.call, rules) if rules is not None else {}
 
 
 def described(ontology: Ontology) -> dict[str, Any]:
@@ -162,25 +161,16 @@ async def use_preset(store: Store, principal: Principal, name: str) -> dict[str,
     preset = presets().get(name)
     if preset is None:
         raise NotFound(f"there is no preset '{name}'; there are {', '.join(presets())}", code="PRESET_NOT_FOUND")
-    added: list[str] = []
 
-    def propose(state: State) -> tuple[Operation, ...]:
+    def draw(state: State, read_filter: ReadFilter) -> Drawn[tuple[list[str], Rules | None]]:
         operations = _lacking(state.derived(Ontology), preset)
-        added[:] = [operation.payload["attrs"]["name"] for operation in operations if operation.payload["attrs"]]
-        if not operations:
-            raise _NothingToDo
-        return tuple(operations)
+        added = [operation.payload["attrs"]["name"] for operation in operations if operation.payload["attrs"]]
+        rules = rules_of(operations)
+        return Drawn((added, rules if rules.have_members(state) else None), operations)
 
-    try:
-        call = Call(ToolContext(None, None), store, principal, "ontology use")
-        found = await _commit(Writing(call), propose)
-    except _NothingToDo:
-        return {"added": []}
-    return {"added": added, **found}
-
-
-class _NothingToDo(Exception):
-    """A draft has at least one operation."""
+    writing = Writing(Call(ToolContext(None, None), store, principal, "ontology use"))
+    (added, rules), _ = await writing.draw(draw, ONTOLOGY)
+    return {"added": added, **(await violations(writing.call, rules) if rules is not None else {})}
 
 
 def _lacking(ontology: Ontology, preset: Preset) -> list[Operation]:
