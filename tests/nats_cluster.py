@@ -15,13 +15,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests import timeouts
 from tests.timeouts import wait_until
 
 LOOPBACK = "127.0.0.1"
+_PORTS = range(12_000, 32_000)
 PAYLOAD_BYTES_MAX = 16 << 20
 MEMORY_BYTES_MAX = 64 << 20
 """JetStream keeps nothing of ours there; without a bound it would claim most of the machine's."""
@@ -210,11 +212,18 @@ def find_server() -> str:
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """Held all at once, so that they are different ones."""
-    with_sockets = [socket.create_server((host, 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in with_sockets]
-    for each in with_sockets:
-        each.close()
+    """Return ports that a server may bind later, all different.
+
+    They are not from the range of which the system gives a port to every connection: one of those may be taken again
+    before the server binds it.
+    """
+    ports: list[int] = []
+    with ExitStack() as held:
+        while len(ports) < count:
+            port = secrets.choice(_PORTS)
+            with suppress(OSError):
+                held.enter_context(socket.create_server((host, port)))
+                ports.append(port)
     return ports
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from tests.browser.memories import PROJECT, SAMPLE, import_lines, lived_in
 from tests.identity.browsing import register
 from tests.identity.provider import provider
 from tests.mcp_client import start_http, stopping
+from tests.nats_cluster import free_ports
 from tests.timeouts import SECONDS
 
 BOARD = f"/work?project={PROJECT}"
@@ -248,9 +248,7 @@ def test_what_a_client_needs_is_copied_from_the_first_page(browser: Browser, tmp
 def behind_login(tmp_path: Path) -> Iterator[str]:
     """The address of the sample, whose people log in at a real identity provider and have roles."""
     import_lines(tmp_path / "memory", SAMPLE.read_text())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     with provider() as issuer, ThreadPoolExecutor(1) as elsewhere:
         client = elsewhere.submit(asyncio.run, register(issuer, url)).result()

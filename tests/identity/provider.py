@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 import httpx2
 
 from tallystick.server.oauth.introspection import Client
+from tests.nats_cluster import free_ports
 
 HERE = Path(__file__).parent
 NODE = HERE / "node_modules/.bin/node"
@@ -32,7 +33,7 @@ CLIENT = Client("memory-server", "a:secret/+% of its own")
 def provider(port: int = 0, algorithm: str = "RS256", tokens: Literal["jwt", "opaque"] = "jwt") -> Iterator[str]:
     """Its issuer. Each start has new keys, and knows nothing of the one before."""
     process = subprocess.Popen(
-        [str(NODE), "provider.js", str(port), algorithm, tokens],
+        [str(NODE), "provider.js", str(port or free_ports(1)[0]), algorithm, tokens],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

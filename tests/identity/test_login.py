@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,6 +23,7 @@ from tallystick.server.http import http_app, run_http
 from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import build_admission
 from tests.identity.provider import CALLBACK, INSTALLED, log_in, obtain, provider, register
+from tests.nats_cluster import free_ports
 from tests.server.sample import offer
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm packages not installed: run make test")
@@ -74,8 +74,8 @@ async def serving(
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 class Person:

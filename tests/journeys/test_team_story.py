@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http
+from tests.nats_cluster import free_ports
 from tests.server.issuing import bearer, forged, public, rsa_key
 
 KEY = rsa_key("team")
@@ -142,9 +142,8 @@ async def proven(base: Path) -> None:
 
 def free_port() -> int:
     """Tokens name the server they are for, so it cannot choose its port itself."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from tallystick.projections.log_reader import LogReader
 from tallystick.projections.openlineage import Event, EventBuilder, run_of
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, entries, node
+from tests.nats_cluster import free_ports
 from tests.projections.openlineage_schemas import faults_of
 
 RUN = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}
@@ -358,7 +359,7 @@ def endpoint(*answers: tuple[int, dict[str, str]], port: int = 0) -> Iterator[En
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port or free_ports(1)[0]), Handler)
     there = Endpoint(
         f"http://127.0.0.1:{server.server_port}/api/v1/lineage", [], [], list(answers), threading.Condition()
     )

@@ -18,6 +18,7 @@ from tallystick.server.oauth import principal_of
 from tallystick.telemetry.metrics import METRICS, OTHER, SERIES_MAX, Counter, Gauge, Histogram, Metric
 from tallystick.telemetry.prometheus import render
 from tests.command_line import node
+from tests.nats_cluster import free_ports
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
 from tests.telemetry.otlp_collector import serving
@@ -223,7 +224,8 @@ async def test_numbers_about_all_tenants_are_not_for_each_of_them(
 def test_with_an_issuer_the_settings_say_who_reads_what(
     tmp_path: Path, told: dict[str, str], expected: int, named: set[str]
 ) -> None:
-    words = ("--http", "127.0.0.1:8990", "--next-free-port", "--issuer", "https://issuer.invalid")
+    (port,) = free_ports(1)
+    words = ("--http", f"127.0.0.1:{port}", "--issuer", "https://issuer.invalid")
     with serving(tmp_path, *words, **told) as server, httpx2.Client(base_url=server.url, timeout=None) as http:
         answer = http.get("/metrics")
         assert answer.status_code == expected
