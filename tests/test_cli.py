@@ -38,6 +38,7 @@ from tallystick.projections.sql import SqlProjection
 from tallystick.projections.vectors import model
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server import dispatch
+from tests import timeouts
 from tests.command_line import CommandLine, CommandResult
 from tests.commits_by_hand import append, draft, node
 from tests.projections import workspace as workspaces
@@ -663,7 +664,7 @@ def test_the_doctor_changes_nothing(tally: Tally, base: Path) -> None:
 
 def test_the_doctor_names_who_writes(sample: Tally, base: Path) -> None:
     log = FilesLog(base / "_system")
-    assert log.claim(timeout_seconds=5)
+    assert log.claim(timeout_seconds=timeouts.SECONDS)
     try:
         told = {f["what"]: f["found"] for f in sample("doctor", "--json").json["findings"]}
     finally:

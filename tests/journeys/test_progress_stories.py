@@ -15,6 +15,7 @@ from mcp.client import Client
 
 from tallystick import app
 from tallystick.config import load
+from tests import timeouts
 from tests.mcp_client import TRANSPORTS, ServerProcess, call, connect, serving_http
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -26,7 +27,7 @@ async def locked(base: Path) -> AsyncIterator[None]:
     """While inside, nobody else writes: whoever wants to waits."""
     log = app.open_log(load({"base": base}, environ={}))
     try:
-        assert log.claim(timeout_seconds=10)
+        assert log.claim(timeout_seconds=timeouts.SECONDS)
         yield
         log.release()
     finally:

@@ -24,6 +24,7 @@ from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
 from tallystick.log.segments import Segments, segment_files, segment_path
+from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
 
 
@@ -738,7 +739,7 @@ def test_what_a_dead_writer_was_about_to_mask_is_masked_before_the_next_one_deci
     dying.close()
     # That takes reading, and so is not done where nobody may wait.
     assert not log.claim(timeout_seconds=0)
-    assert log.claim(timeout_seconds=10)
+    assert log.claim(timeout_seconds=timeouts.SECONDS)
     append(log, draft(redaction(log, "attrs.town")))
     log.release()
     assert b"ada@example.org" not in segments(tmp_path)[0].read_bytes()
