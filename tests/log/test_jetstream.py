@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,23 @@ def test_servers_of_which_too_few_answer_are_unreachable_and_not_unsuitable(
     client.close()
     with pytest.raises(NoAnswer):
         find_unsynced(client, {server.name}, ())
+
+
+def test_servers_that_do_not_answer_a_survey_in_time_are_unreachable_and_not_unsuitable(
+    nats_server: Cluster, tmp_path: Path
+) -> None:
+    servers = place_of(nats_server, tmp_path, stream="any").servers
+    with closing(Client(servers, name="silent")) as silent, closing(Client(servers, name="another")) as client:
+        assert silent.wait(timeouts.SECONDS)
+        assert client.wait(timeouts.SECONDS)
+        problem = find_unsynced(client, (), ())
+        assert problem is not None
+        assert "cannot be seen whether" in problem[0]
+        # A responder that never answers: without one the servers report at once that there is none.
+        silent.subscribe("$SYS.REQ.SERVER.PING.JSZ", lambda _: None)
+        silent.request("$SYS.REQ.USER.INFO", seconds=timeouts.SECONDS)
+        with pytest.raises(NoAnswer):
+            find_unsynced(client, (), ())
 
 
 def test_servers_that_do_not_sync_every_write_are_refused_unless_that_is_meant(tmp_path: Path) -> None:

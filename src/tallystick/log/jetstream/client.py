@@ -124,7 +124,8 @@ class Client:
         return self._ask(lambda: self._gather(subject, data, seconds), seconds * 2)
 
     def survey(self, subject: str, *, seconds: float) -> list[Message]:
-        """Whatever answers come in that time; none where nobody may be asked this."""
+        """Return the answers that come in that time; none if the servers report no responder. Raises NoAnswer if there
+        is one and none answers."""
         return self._ask(lambda: self._survey(subject, seconds), seconds * 2)
 
     def publish(self, subject: str, data: bytes = b"") -> None:
@@ -218,11 +219,15 @@ class Client:
         try:
             answer = await self._nats.request(subject, data, timeout=seconds, headers=dict(headers or {}) or None)
         except TimeoutError:
-            # The library knows subjects in errors in lower case only.
-            if self._denied.get(subject.lower(), 0.0) < began:
-                raise
-            raise Forbidden(f"this user may not publish to {subject}", was_sent=False) from None
+            self._check_denied(subject, began)
+            raise
         return _message(answer)
+
+    def _check_denied(self, subject: str, began: float) -> None:
+        """Raises Forbidden if the servers have refused to take a message for the subject since `began`."""
+        # The library knows subjects in errors in lower case only.
+        if self._denied.get(subject.lower(), 0.0) >= began:
+            raise Forbidden(f"this user may not publish to {subject}", was_sent=False) from None
 
     async def _gather(self, subject: str, data: bytes, seconds: float) -> list[Message]:
         inbox = self._nats.new_inbox()
@@ -248,6 +253,7 @@ class Client:
                 await subscription.unsubscribe()
 
     async def _survey(self, subject: str, seconds: float) -> list[Message]:
+        began = self._loop.time()
         inbox = self._nats.new_inbox()
         subscription = await self._nats.subscribe(inbox)
         found: list[Message] = []
@@ -259,6 +265,9 @@ class Client:
                     return found
                 found.append(_message(answer))
         except TimeoutError:
+            if not found:
+                self._check_denied(subject, began)
+                raise
             return found
         finally:
             with suppress(Exception):
