@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 
 import pytest
 
@@ -67,3 +68,33 @@ def test_every_column_that_a_writer_fills_is_guarded(agent: Agent) -> None:
     found = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
     assert [cell for cell in found if cell.lstrip().startswith(("=", "+", "-", "@"))] == []
     assert sum(cell.startswith("'=") for cell in found) >= 7
+
+
+def rows_of(agent: Agent, entity_id: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(agent.lineage(entity_id, format="csv")["csv"], newline="")))
+
+
+def test_every_row_has_the_policy_and_the_old_and_new_values(agent: Agent) -> None:
+    for status in ("open", "done"):
+        agent.write(op="UPSERT_NODE", node={"id": "n", "type": "task", "attrs": {"status": status}})
+    agent.write(op="DELETE_NODE", node_id="n")
+    created, updated, deleted = rows_of(agent, "n")
+    assert json.loads(created["changes"]) == {"type": "task", "attrs.status": "open"}
+    assert (updated["changes"], updated["before"]) == ('{"attrs.status":"done"}', '{"attrs.status":"open"}')
+    assert json.loads(deleted["before"]) == {"type": "task", "attrs.status": "done"}
+    assert json.loads(deleted["changes"]) == {"type": None, "attrs.status": None}
+    assert all(row["policy_version"] for row in (created, updated, deleted))
+
+
+def test_a_row_that_leaves_out_a_value_is_marked(agent: Agent) -> None:
+    for text in ("short", "x" * 40_000):
+        agent.write(op="UPSERT_NODE", node={"id": "n", "type": "note", "attrs": {"text": text}})
+    assert [row["oversize"] for row in rows_of(agent, "n")] == ["", "true"]
+
+
+def test_what_was_redacted_is_in_no_row(agent: Agent) -> None:
+    agent.write(op="UPSERT_NODE", node={"id": "n", "type": "note", "attrs": {"by": "Jane Doe"}})
+    agent.write(op="REDACT_NODE", node_id="n", redacted_fields=["attrs.by"], reason="asked")
+    agent.write(op="DELETE_NODE", node_id="n")
+    assert "Jane" not in str(rows_of(agent, "n"))
+    assert json.loads(rows_of(agent, "n")[-1]["before"])["attrs.by"] == "[REDACTED]"

@@ -154,7 +154,7 @@ class Step(msgspec.Struct, frozen=True):
     changes: dict[str, Any] | None
     """UPDATE only: flattened difference to the version before ("attrs.a.b": new value, removed → None)."""
     before: dict[str, Any] | None = None
-    """UPDATE only: by the same paths, the values that were replaced; None where there was none."""
+    """UPDATE: by the same paths, the values that were replaced; None where there was none. DELETE: all that it said."""
 
 
 class Lineage(msgspec.Struct, frozen=True):

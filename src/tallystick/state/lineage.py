@@ -147,9 +147,9 @@ def _commits(columns: Columns, entity: int) -> list[int]:
 def step(columns: Columns, seq: int) -> Step:
     commit = columns.chained_commit(seq)
     verb, _, kind = commit.operation.partition("_")
+    before = None if commit.operation in REDACTIONS else version_before(columns, seq)
     if verb != "UPSERT":
-        return Step(commit, commit.operation.value, None)
-    before = version_before(columns, seq)
+        return Step(commit, commit.operation.value, None, None if before is None else dict(leaves(before)))
     if before is None:
         return Step(commit, f"CREATE_{kind}", None)
     changes, old = difference(before, commit.document()), dict(leaves(before))

@@ -17,6 +17,7 @@ from tallystick.commits.mask import REDACTED
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Step
+from tallystick.state.lineage import leaves
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
@@ -235,7 +236,10 @@ COLUMNS = (
     "content_hash",
     "before",
     "policy_version",
+    "oversize",
 )
+"""`changes` and `before` have the new and the old values: of a creation all that it says, of a deletion all that was
+said. What was left out because it is larger than a page is marked `oversize`."""
 
 
 async def _as_csv(page: Page) -> dict[str, Any]:
@@ -247,10 +251,20 @@ async def _as_csv(page: Page) -> dict[str, Any]:
 
 
 def row_of(entity_id: str, step: Step, bytes_max: int) -> list[str]:
-    record = record_of(step, bytes_max)
+    record = record_of(_with_values(step), bytes_max)
     masked = dict.fromkeys(record.get("redacted_fields", ()), REDACTED) or None
     cells: dict[str, Any] = {"entity_id": entity_id, "changes": masked, **(record["run_context"] or {}), **record}
     return [csv_cell(cells.get(column)) for column in COLUMNS]
+
+
+def _with_values(step: Step) -> Step:
+    """Return the step with the values of what it created or deleted as changes."""
+    match step.action.partition("_")[0]:
+        case "CREATE":
+            return msgspec.structs.replace(step, changes=dict(leaves(step.commit.document())))
+        case "DELETE":
+            return msgspec.structs.replace(step, changes=dict.fromkeys(step.before or ()))
+    return step
 
 
 def csv_cell(value: Any) -> str:
