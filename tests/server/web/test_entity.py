@@ -344,3 +344,15 @@ async def test_what_is_stale_says_why_and_by_what_it_was_superseded(pages: Pages
 async def test_a_report_that_is_taken_home_tells_no_time_that_goes_on(pages: Pages) -> None:
     assert "just now" in await pages.html("/entities/billing")
     assert "just now" not in (await pages.http.get("/entities/billing?export=report")).text
+
+
+async def test_the_oldest_change_of_a_page_has_the_value_that_it_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entity_report, "STEPS_MAX", 1)
+    async with serving_pages(tmp_path) as pages:
+        for status in ("open", "late", "done"):
+            await pages.node("task", attrs={"status": status})
+        history = (await pages.json("/entities/task?skip=1"))["entity"]["history"]
+        assert [each["changes"] for each in history] == [[{"name": "status", "was": "open", "now": "late"}]]
+        assert "3 commits by at least 1 author, 1 of them here" in await pages.html("/entities/task")

@@ -13,6 +13,7 @@ import pytest
 
 from tallystick.operations import governance
 from tests.sample_memory import outcome_of, told
+from tests.server.web.acting import send
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 from tests.server.web.policies import owners_policy
 
@@ -186,3 +187,16 @@ async def test_the_time_from_a_question_to_its_report_is_measured(pages: Pages) 
     assert (counted["reports"], counted["median"] <= counted["longest"]) == (1, True)
     await pages.http.get("/entities/plan?export=csv")
     assert (await pages.json("/governance"))["reports"]["reports"] == 1, "nothing was asked in between"
+
+
+async def test_recalls_are_counted_beyond_those_that_are_listed(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(governance, "ROWS_MAX", 1)
+    for actor in ("bob", "eve"):
+        await pages.node(f"of-{actor}", "note", actor)
+        filled = {"reason": f"{actor} was wrong", "confirmed": "yes"}
+        assert (await send(pages, f"/recall?actor={actor}", "/recall", filled)).status_code == 303
+    counted = (await pages.json("/governance"))["counted"]
+    assert (len(counted["recalls"]), counted["recalls_total"], counted["recalls_active"]) == (1, 2, 2)
+    page = await pages.html("/governance")
+    assert "2 recalls in force" in page
+    assert "the newest 1 of 2" in page

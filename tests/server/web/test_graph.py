@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tallystick.operations import graph_part
+from tallystick.server.web import graph
 from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, PART, GraphEdge, GraphNode, draw_around
 from tests.server.web.acting import send
 from tests.server.web.pages import HTML, Pages, serving_pages
@@ -261,3 +263,19 @@ async def test_what_may_not_be_read_is_nowhere(tmp_path: Path) -> None:
             found = (await pages.json(address))["neighbourhood"]
             assert (found["nodes"], found["edges"], found["next"]) == ([], [], None)
         await pages.html("/graph?around=vault", 404)
+
+
+async def test_a_part_that_ends_early_says_so(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        await pages.node(f"note-{number}", "note")
+        await pages.edge(f"note-{number}", "about", "plan")
+    monkeypatch.setattr(graph_part, "_PASSED_MAX", 2)
+    assert (await pages.json("/graph?relation=about&type=incident"))["neighbourhood"]["is_truncated"] is True
+    assert "There is more than is shown" in await pages.html("/graph?relation=about&type=incident")
+    answer = await pages.http.get("/graph?relation=about&type=incident&export=csv", headers=HTML)
+    assert answer.text.splitlines()[-1] == "incomplete: there is more than this page shows"
+    monkeypatch.setattr(graph, "PART", 1)
+    assert (await pages.json("/graph?type=note"))["neighbourhood"]["is_truncated"] is False
+    monkeypatch.setattr(graph, "SKIPPED_MAX", 0)
+    last = (await pages.json("/graph?type=note"))["neighbourhood"]
+    assert (last["next"], last["is_truncated"]) == (None, True)

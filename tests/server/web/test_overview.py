@@ -375,3 +375,25 @@ async def test_without_a_repository_nothing_is_said_of_files(tmp_path: Path) -> 
         found = await stale_in(pages)
         assert (found["stale"], found["pinned"], found["unknown"]) == (0, 0, 0)
         assert "Stale knowledge" not in await pages.html("/")
+
+
+async def test_of_many_claims_the_newest_are_shown(tmp_path: Path) -> None:
+    async with serving_pages(tmp_path) as pages:
+        opened = await pages.write("planner", "graph_open", project="p", goal="Ship it")
+        tasks = [{"ref": f"t{number}", "parent_ref": opened["root"]["id"], "summary": f"t{number}"}
+                 for number in range(102)]  # fmt: skip
+        await pages.write("planner", "graph_plan", nodes=tasks)
+        for agent, count in (("a", 50), ("b", 50), ("codex", 2)):
+            claimed = await pages.write(agent, "graph_next", project="p", count=count, claim=True)
+            assert len(claimed["nodes"]) == count
+        shown = (await pages.json("/"))["claimed"]
+        assert [each["claimed_by"] for each in shown] == ["codex", "codex", "b", "b"]
+
+
+async def test_commits_that_were_not_looked_for_are_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_pages(tmp_path) as pages:
+        await pages.node("plan")
+        assert (await pages.json("/"))["commits_are_cut"] is False
+        monkeypatch.setattr("tallystick.server.web.overview.COMMITS_SECONDS", 0)
+        assert (await pages.json("/"))["commits_are_cut"] is True
+        assert "older ones that you may read were not looked for" in await pages.html("/")
