@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from tallystick.audit.files import AuditFiles, files_in
 from tallystick.audit.proof import events, verify_audit
 from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text, to_text
+from tallystick.file_locks import is_held
 
 NOON = from_text("2025-01-04T12:00:00Z")
 DAY = 86_400_000
@@ -406,6 +408,73 @@ def test_a_failed_sync_leaves_nothing_behind_that_was_said_to_be_lost(
         audit.flush()
     assert resources(tmp_path) == ["before"]
     audit.close()
+
+
+@pytest.mark.parametrize("name", [f"{1:020d}.jsonl", "head", "lock"])
+def test_a_file_that_was_replaced_is_opened_anew(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    audit_files = filled(tmp_path, 2)
+    path = tmp_path / name
+    shutil.copy2(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    audit_files.append([encode(decided("after"))])
+    audit_files.close()
+    assert "removed, replaced or moved" in caplog.text
+    assert resources(tmp_path) == ["plan-0", "plan-1", "after"]
+    assert verify_audit(tmp_path).sound
+
+
+def test_a_removed_lock_excludes_other_writers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit_files = filled(tmp_path, 1)
+    (tmp_path / "lock").unlink()
+    locked: list[bool] = []
+
+    def sync(fd: int) -> None:
+        locked.append(is_held(tmp_path / "lock"))
+
+    monkeypatch.setattr("tallystick.audit.files.sync_data", sync)
+    audit_files.append([encode(decided("after"))])
+    audit_files.close()
+    assert locked == [True]
+
+
+def test_a_file_that_another_process_retired_is_not_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    idle = filled(tmp_path, 1, clock=clock, retention_days=1)
+    for _ in range(3):
+        clock.now += DAY
+        filled(tmp_path, 1, clock=clock, retention_days=1).close()
+    assert not (tmp_path / f"{1:020d}.jsonl").exists()
+    idle.append([encode(decided("after"))])
+    idle.close()
+    assert not caplog.text
+    assert verify_audit(tmp_path).sound
+
+
+@pytest.mark.parametrize("name", [f"{1:020d}.jsonl", "head", "lock", "."])
+def test_an_event_whose_file_is_removed_while_it_is_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    directory = tmp_path / "audit"
+    audit = AuditWriter(lambda tenant: AuditFiles(directory))
+    audit.record("acme", decided("before"))
+    audit.flush()
+
+    def moved(fd: int) -> None:
+        (directory / name).rename(tmp_path / "elsewhere")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("tallystick.audit.files.sync_data", moved)
+        refused = audit.record("acme", decided("refused"), urgent=True)
+        assert refused is not None
+        assert refused.result() is False
+    while_moved = audit.healthy
+    written = audit.record("acme", decided("after"), urgent=True)
+    assert written is not None
+    assert written.result() is True
+    assert (while_moved, audit.healthy) == (False, True)
+    audit.close()
+    assert resources(directory)[-1] == "after"
+    assert [event.events for _, event in events(directory, Lost)] == [1]
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\x00b", "𝕏\n", '","decision":true,"x":"'])

@@ -24,18 +24,21 @@ from pathlib import Path
 
 from tallystick.audit import Event, Retired, Started, chained, decode, encode, verify
 from tallystick.clock import Clock, from_text, to_text, wall_clock
-from tallystick.errors import Corrupt, StorageRefused
+from tallystick.errors import Corrupt, Misplaced, StorageRefused
 from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import segment_files, segment_path
 from tallystick.private_files import make_directory, replace_file, sync_data, sync_directory, write_all
+from tallystick.regular_files import is_at
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90
 _DAY = 86_400_000
 _UNFINISHED = "next"
 _PATIENCE_SECONDS = 10.0
+_WAS_MISPLACED = "was removed, replaced or moved"
+_LEAVE = "leave the files of the audit log in their place; it goes on in a new file, and 'tallystick verify' reports it"
 _NUMBER = re.compile(r"[0-9]{20}(?=\.jsonl$)")
 
 logger = logging.getLogger(__name__)
@@ -64,7 +67,8 @@ class AuditFiles:
         self._head_file = HeadFile(directory / "head")
 
     def append(self, events: Sequence[bytes]) -> None:
-        """Encoded events, in order; durable on return. Raises StorageRefused, and then none of them is there."""
+        """Encoded events, in order; durable on return. Raises StorageRefused, and then none of them is there; after
+        Misplaced they may be in a file that was moved, and the next append opens the files that are at the paths."""
         try:
             self._claim()
             try:
@@ -89,11 +93,28 @@ class AuditFiles:
     # -- below
 
     def _claim(self) -> None:
-        if self._lock < 0:
-            make_directory(self.directory)
-            self._lock = open_lock(self.directory / "lock")
-        if not take(self._lock, timeout_seconds=_PATIENCE_SECONDS):
-            raise OSError(errno.EBUSY, "another process has held its lock for too long")
+        while True:
+            if self._lock < 0:
+                make_directory(self.directory)
+                self._lock = open_lock(self.directory / "lock")
+            if not take(self._lock, timeout_seconds=_PATIENCE_SECONDS):
+                raise OSError(errno.EBUSY, "another process has held its lock for too long")
+            if (name := self._misplaced()) is None:
+                return
+            self._warn_of_misplaced(name)
+            self.close()
+
+    def _misplaced(self) -> str | None:
+        """Return the name of a file that every writer shares and that is not the one at its path."""
+        if not is_at(self._lock, self.directory / "lock"):
+            return "lock"
+        return None if self._head_file.is_in_place() else "head"
+
+    def _is_writer_in_place(self) -> bool:
+        return is_at(self._writer, self._path(self._first))
+
+    def _warn_of_misplaced(self, name: str) -> None:
+        logger.warning("%s of the audit log in %s %s; it is opened anew", name, self.directory, _WAS_MISPLACED)
 
     def _ready(self) -> Head:
         """The file open that the next lines go to; the head tells its first seq as `count`, its size as `end`."""
@@ -103,6 +124,9 @@ class AuditFiles:
         elif self._path(head.lamport + 1).exists() or _size(self._path(head.count)) != head.end:
             head = self._settle(head)
         if head.count != self._first or self._writer < 0:
+            self._open(head.count)
+        elif not self._is_writer_in_place():
+            self._warn_of_misplaced(self._path(head.count).name)
             self._open(head.count)
         return self._next_file(head) if self._is_full(head) else head
 
@@ -133,6 +157,12 @@ class AuditFiles:
             # So that nobody adopts what its writer believes to be lost.
             os.ftruncate(self._writer, size)
             raise
+        # Not cut back: without its lock this process must not shorten a file that others may write.
+        name = self._misplaced() if self._is_writer_in_place() else self._path(self._first).name
+        if name is not None:
+            raise Misplaced(
+                f"{name} of the audit log in {self.directory} {_WAS_MISPLACED} while it was written", hint=_LEAVE
+            )
 
     # -- files
 
