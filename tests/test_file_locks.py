@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tallystick.file_locks import is_held, locked, open_lock, release, take
+from tallystick.file_locks import is_held, locked, open_lock, release, take, take_in_turn
+from tests.timeouts import wait_until
 
 HOLDER = """
 import sys, time
@@ -18,6 +20,14 @@ from tallystick.file_locks import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
+"""
+
+NEXT = """
+import sys
+from pathlib import Path
+from tallystick.file_locks import open_lock, take_in_turn
+base = Path(sys.argv[1])
+take_in_turn(open_lock(base / "lock"), open_lock(base / "turnstile"), timeout_seconds=3600)
 """
 
 
@@ -73,3 +83,45 @@ def test_a_killed_holder_leaves_it_free(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate()
     assert not is_held(path)
+
+
+def test_the_process_that_released_the_lock_does_not_overtake_the_one_that_is_next(tmp_path: Path) -> None:
+    fd, turnstile = open_lock(tmp_path / "lock"), open_lock(tmp_path / "turnstile")
+    with locked(tmp_path / "turnstile"):
+        assert not take_in_turn(fd, turnstile, timeout_seconds=0)
+        assert not is_held(tmp_path / "lock")
+    assert take_in_turn(fd, turnstile, timeout_seconds=0)
+    assert not is_held(tmp_path / "turnstile")
+    with locked(tmp_path / "lock", timeout_seconds=0) as second:
+        assert not second
+    os.close(fd)
+    os.close(turnstile)
+
+
+def test_a_process_that_waits_holds_the_turnstile_until_it_has_the_lock(tmp_path: Path) -> None:
+    fd, turnstile = open_lock(tmp_path / "lock"), open_lock(tmp_path / "turnstile")
+    with ThreadPoolExecutor() as threads:
+        with locked(tmp_path / "lock"):
+            waiting = threads.submit(take_in_turn, fd, turnstile, timeout_seconds=3600)
+            wait_until(lambda: is_held(tmp_path / "turnstile"))
+        assert waiting.result()
+    assert not is_held(tmp_path / "turnstile")
+    os.close(fd)
+    os.close(turnstile)
+
+
+def test_a_suspended_process_at_the_turnstile_does_not_keep_the_lock_from_others(tmp_path: Path) -> None:
+    fd, turnstile = open_lock(tmp_path / "lock"), open_lock(tmp_path / "turnstile")
+    with locked(tmp_path / "turnstile"):
+        assert take_in_turn(fd, turnstile, timeout_seconds=3600)
+    os.close(fd)
+    os.close(turnstile)
+
+
+def test_a_killed_process_leaves_the_turnstile_free(tmp_path: Path) -> None:
+    holder = subprocess.Popen([sys.executable, "-c", NEXT, str(tmp_path)], stdout=subprocess.DEVNULL)
+    with locked(tmp_path / "lock"):
+        wait_until(lambda: is_held(tmp_path / "turnstile"))
+        holder.kill()
+        holder.communicate()
+        assert not is_held(tmp_path / "turnstile")

@@ -17,6 +17,8 @@ from pathlib import Path
 
 _PAUSE_SECONDS_MIN = 0.0002
 _PAUSE_SECONDS_MAX = 0.005
+_NEXT_PAUSE_SECONDS_MAX = 0.001
+_TURNSTILE_SECONDS_MAX = 1.0
 
 
 def open_lock(path: Path) -> int:
@@ -30,6 +32,7 @@ def take(
     timeout_seconds: float | None = None,
     shared: bool = False,
     is_abandoned: Callable[[], bool] = lambda: False,
+    pause_seconds_max: float = _PAUSE_SECONDS_MAX,
 ) -> bool:
     """Whether it was had in time; without a timeout it waits for as long as it takes. Blocks the thread."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
@@ -47,7 +50,26 @@ def take(
                 return False
         # Of those that wait, none should try in step with another.
         time.sleep(pause * random.random())
-        pause = min(pause * 2, _PAUSE_SECONDS_MAX)
+        pause = min(pause * 2, pause_seconds_max)
+
+
+def take_in_turn(fd: int, turnstile: int, *, timeout_seconds: float) -> bool:
+    """Like `take`, but the process that released the lock does not overtake one that waits for it.
+
+    The process that is next holds `turnstile`, the opening of another lock file, until it has the lock. The turnstile
+    guards nothing: a process that did not get it in a second waits without it, since its holder may be suspended.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    is_next = take(turnstile, timeout_seconds=min(timeout_seconds / 2, _TURNSTILE_SECONDS_MAX))
+    if not is_next and timeout_seconds == 0:
+        return False
+    try:
+        return take(
+            fd, timeout_seconds=max(0.0, deadline - time.monotonic()), pause_seconds_max=_NEXT_PAUSE_SECONDS_MAX
+        )
+    finally:
+        if is_next:
+            release(turnstile)
 
 
 def release(fd: int) -> None:

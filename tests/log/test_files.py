@@ -18,6 +18,7 @@ import pytest
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unreadable
+from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, recovery
 from tallystick.log.files import SEGMENT_BYTES_MAX, FilesLog
 from tallystick.log.head_file import HeadFile
@@ -219,6 +220,38 @@ def test_a_lock_that_was_removed_is_taken_anew(tmp_path: Path) -> None:
     assert other.claim(timeout_seconds=0)
     assert not third.claim(timeout_seconds=0)
     other.release()
+
+
+def test_after_its_turn_a_log_does_not_overtake_a_process_that_waits_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tallystick.log.files._TURN_SECONDS", 0)
+    log = FilesLog(tmp_path)
+    with locked(tmp_path / "turnstile.lock"):
+        assert not log.claim(timeout_seconds=0)
+    assert log.claim(timeout_seconds=0)
+    assert not is_held(tmp_path / "turnstile.lock")
+    log.release()
+    log.close()
+
+
+def test_within_its_turn_a_log_takes_the_lock_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tallystick.log.files._TURN_SECONDS", 3600)
+    log = FilesLog(tmp_path)
+    assert log.claim(timeout_seconds=0)
+    log.release()
+    with locked(tmp_path / "turnstile.lock"):
+        assert log.claim(timeout_seconds=0)
+    log.release()
+    log.close()
+
+
+def test_a_log_without_a_turnstile_is_written_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "turnstile.lock").mkdir()
+    log = FilesLog(tmp_path)
+    filled(log, 2)
+    log.close()
+    assert prove(tmp_path).sound
 
 
 def test_bytes_behind_the_mark_are_not_shown(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, Misplaced, StorageRefused, Unmasked, exhaustion
-from tallystick.file_locks import locked, open_lock, release, take
+from tallystick.file_locks import locked, open_lock, release, take, take_in_turn
 from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
@@ -35,6 +35,7 @@ from tallystick.telemetry import metrics
 SEGMENT_BYTES_MAX = 64 << 20
 _PATIENCE_SECONDS = 30.0
 _MASKING_SECONDS = 2.0
+_TURN_SECONDS = 0.01
 _RESTORE = (
     "run 'tallystick verify': if it finds the log sound, restart this process, else restore this segment from a backup;"
     " nothing was changed"
@@ -64,6 +65,8 @@ class FilesLog:
         self._writer = -1
         self._writer_path: Path | None = None
         self._lock = _open_lock(system)
+        self._turnstile = -1
+        self._turn_ends = 0.0
         self._head_file = HeadFile(system / "head")
         self._masks = PendingMasks(system / "redaction.pending")
         self._segments = Segments(system / "log")
@@ -222,7 +225,7 @@ class FilesLog:
 
     def _take_lock(self, timeout_seconds: float) -> bool:
         """A lock file that was removed or replaced is opened anew: other processes use the one at the path."""
-        while take(self._lock, timeout_seconds=timeout_seconds):
+        while self._take_in_turn(timeout_seconds):
             if is_at(self._lock, self.system / "lock"):
                 return True
             try:
@@ -235,6 +238,22 @@ class FilesLog:
             os.close(self._lock)
             self._lock = fresh
         return False
+
+    def _take_in_turn(self, timeout_seconds: float) -> bool:
+        """Several groups make a turn, since passing the lock on costs more than a group; then a waiting process is
+        next. A process that writes alone looks once a turn whether one waits."""
+        if time.monotonic() < self._turn_ends and take(self._lock, timeout_seconds=0):
+            return True
+        if self._turnstile < 0:
+            # Without a turnstile the lock is as safe, but not fair.
+            with suppress(OSError):
+                self._turnstile = open_lock(self.system / "turnstile.lock")
+        if self._turnstile < 0:
+            return take(self._lock, timeout_seconds=timeout_seconds)
+        if not take_in_turn(self._lock, self._turnstile, timeout_seconds=timeout_seconds):
+            return False
+        self._turn_ends = time.monotonic() + _TURN_SECONDS
+        return True
 
     def release(self) -> None:
         self._claimed = False
@@ -294,9 +313,10 @@ class FilesLog:
     def close(self) -> None:
         self._end_reading_ahead()
         self._let_go_of_writer()
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock = -1
+        for fd in (self._lock, self._turnstile):
+            if fd >= 0:
+                os.close(fd)
+        self._lock = self._turnstile = -1
         self._closed = "the log was closed"
         self._segments.close()
         self._head_file.close()
