@@ -450,7 +450,8 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"ops": [{"node": {"id": "n", "attrs": {}}}]}, ["field 'ops[0].op' is required"]),
     ({"ops": [upsert("a") | {"nonce": "x"}]}, ["field 'ops[0].nonce' is not allowed"]),
     ({"ops": [{"op": "REDACT_NODE", "node_id": "n"}]}, ["field 'ops[0].reason' is required"]),
-    ({"ops": [{"ops": [upsert("a")], "op": "UPSERT_NODE"}]}, ["field 'ops[0].ops' is not allowed"]),
+    ({"ops": [{"ops": [upsert("a")], "op": "UPSERT_NODE"}]},
+     ["field 'ops[0].ops' is not allowed", "field 'ops[0].node' is required"]),
     ({"node": {"id": "n", "type": "t", "attrs": {}}}, ["field 'op' is required"]),
 ]  # fmt: skip
 

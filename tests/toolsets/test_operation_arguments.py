@@ -14,7 +14,7 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool, knowledge, memory, tasks, work
-from tallystick.toolsets.operation_arguments import OperationArguments, unused_arguments
+from tallystick.toolsets.operation_arguments import OperationArguments, operation_faults
 
 HEX = "a" * 32
 TOOLS = {
@@ -183,12 +183,63 @@ def test_faults_of_form_and_of_each_of_several_operations_are_named_together() -
 
 
 @pytest.mark.parametrize(
+    ("operation", "missing"),
+    [
+        ({"op": "UPSERT_NODE"}, ["node"]),
+        ({"op": "UPSERT_NODE", "node": {"id": 7}}, ["node.type", "node.attrs"]),
+        ({"op": "UPSERT_NODE", "node": 7}, []),
+        ({"op": "UPSERT_EDGE"}, ["edge"]),
+        ({"op": "UPSERT_EDGE", "edge": {"from": "a", "rel": "knows"}}, ["edge.to"]),
+        ({"op": "PATCH_EDGE", "edge": {"from": "a", "rel": 7}}, ["edge.to", "edge.attrs"]),
+        ({"op": "DELETE_NODE", "node_id": None}, ["node_id"]),
+        ({"op": "DELETE_EDGE"}, ["edge' or '{}edge_id"]),
+        ({"op": "REDACT_NODE", "redacted_fields": ["attrs", 7]}, ["node_id", "reason"]),
+        ({"op": "REDACT_EDGE", "edge": []}, ["reason"]),
+        ({"node": {"id": 7}}, ["op"]),
+    ],
+)
+@pytest.mark.parametrize("within", ["", "ops[1]."])
+def test_missing_fields_are_named_together_with_faults_of_form(
+    operation: dict[str, Any], missing: list[str], within: str
+) -> None:
+    several = {"ops": [{"op": "DELETE_NODE", "node_id": "n"}, operation | {"no_such_field": 1}]}
+    with pytest.raises(InvalidArgument) as refused:
+        prepare(TOOLS["memory.write"], several if within else operation | {"no_such_field": 1})
+    problems = refused.value.problems
+    assert f"field '{within}no_such_field' is not allowed" in problems
+    named = [problem for problem in problems if problem.endswith("is required")]
+    assert sorted(named) == sorted(f"field '{within}{name.format(within)}' is required" for name in missing)
+
+
+def test_a_reason_for_the_whole_call_is_one_for_each_operation_with_faults_of_form() -> None:
+    said = {"ops": [{"op": "REDACT_NODE", "no_such_field": 1}], "reason": "asked"}
+    with pytest.raises(InvalidArgument) as refused:
+        prepare(TOOLS["memory.write"], said)
+    assert refused.value.problems == [
+        "field 'ops[0].no_such_field' is not allowed",
+        "field 'ops[0].node_id' is required",
+    ]
+
+
+def test_other_faults_of_an_operation_are_named_together_with_faults_of_form() -> None:
+    edge = {"from": "a", "rel": "r", "to": "b", "id": "a|b"}
+    said = {
+        "ops": [{"op": "UPSERT_EDGE", "edge": edge}, {"op": "DELETE_EDGE", "edge": edge, "edge_id": "e"}],
+        "nonce": 1,
+    }
+    with pytest.raises(InvalidArgument) as refused:
+        prepare(TOOLS["memory.write"], said)
+    assert refused.value.problems == [
+        "field 'nonce' must be a string",
+        "field 'ops[0].edge.id' must not contain '|', which the ids made from from|rel|to do",
+        "fields 'ops[1].edge' and 'ops[1].edge_id' cannot both name the edge",
+    ]
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         [],
-        {},
-        {"node": 1},
-        {"ops": [{"node": 1}]},
         {"ops": 1},
         {"ops": [1, []]},
         {"op": ["UPSERT_NODE"]},
@@ -196,7 +247,7 @@ def test_faults_of_form_and_of_each_of_several_operations_are_named_together() -
     ],
 )
 def test_arguments_of_any_shape_are_refused_and_nothing_else(arguments: Any) -> None:
-    assert list(unused_arguments(TOOLS["memory.write"].input, arguments)) == []
+    assert list(operation_faults(TOOLS["memory.write"].input, arguments)) == []
 
 
 @pytest.mark.parametrize("tool", sorted(USES.keys() - {"memory.write"}))

@@ -24,7 +24,7 @@ from tallystick.policy import Principal
 from tallystick.server.validation_messages import oversized, sentences
 from tallystick.telemetry import metrics, tracing
 from tallystick.toolsets import Answer, Tool, Toolset
-from tallystick.toolsets.operation_arguments import unused_arguments
+from tallystick.toolsets.operation_arguments import operation_faults
 from tallystick.toolsets.truncation import cut_text, fitted
 from tallystick.turns import Work, paced
 
@@ -249,7 +249,7 @@ def prepare(tool: Tool, arguments: Mapping[str, Any]) -> Any:
     try:
         prepared = tool.input.model_validate_json(encoded)
     except ValidationError as error:
-        problems = sentences(error, arguments, unused_arguments(tool.input, arguments))
+        problems = sentences(error, arguments, operation_faults(tool.input, arguments))
     if problems:
         raise InvalidArgument("; ".join(problems), problems=problems)
     return prepared

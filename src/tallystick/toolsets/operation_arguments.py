@@ -1,7 +1,8 @@
 """The arguments of tools that do one of several operations: each parameter says which operations use it.
 
 What an operation would not heed is refused, so that nothing a caller says is lost unseen (X21).
-The refusal and what agents read of a parameter come from the same words.
+The refusal and what agents read of a parameter come from the same words. Parameters that an operation lacks are
+listed in the same answer as faults of form.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 Path = tuple[str | int, ...]
+
+
+def required(field: str) -> str:
+    return f"field '{field}' is required"
 
 
 class UsedBy:
@@ -47,6 +52,15 @@ class OperationArguments(BaseModel):
         """Overridden where one operation turns into another by what is left out. None while none is chosen."""
         operation: str | None = getattr(self, self.operation_field)
         return operation
+
+    @classmethod
+    def operation_problems(cls, arguments: Any, within: str, outer: Any) -> list[str]:
+        """Return what the operation lacks or contradicts, of a model or of raw arguments that may have other faults.
+
+        `within` precedes the names of fields. `outer` holds the parameters that a call with several operations states
+        for all of them.
+        """
+        return []
 
     def taken(self) -> list[str]:
         """The parameters that this operation uses, besides those that say which it is."""
@@ -99,16 +113,24 @@ class OperationArguments(BaseModel):
         return getattr(self, self.kind_field) if self.kind_field is not None else None
 
 
-def unused_arguments(model: type[BaseModel], arguments: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Where arguments name parameters that their operations do not use, at any depth, with the refusal of each."""
+def operation_faults(
+    model: type[BaseModel], arguments: Any, path: Path = (), outer: Any = None
+) -> Iterator[tuple[Path, str]]:
+    """Yield the faults that follow from the operations of arguments with other faults, at any depth, with their places:
+    parameters that an operation does not use, and those that it lacks."""
     if not isinstance(arguments, Mapping):
         return
     if issubclass(model, OperationArguments):
         yield from ((path, refusal) for refusal in model.unused_in(arguments))
+        within = "".join(f"[{step}]" if isinstance(step, int) else step for step in path)
+        outer = arguments if outer is None else outer
+        yield from (
+            ((), problem) for problem in model.operation_problems(arguments, f"{within}." if path else "", outer)
+        )
     for name, nested in _nested(model):
         value = arguments.get(name)
         for number, item in enumerate(value if isinstance(value, list) else ()):
-            yield from unused_arguments(nested, item, (*path, name, number))
+            yield from operation_faults(nested, item, (*path, name, number), arguments)
 
 
 @cache

@@ -19,6 +19,7 @@ from tallystick.clock import from_text
 from tallystick.errors import InvalidArgument
 from tallystick.policy.visible_names import is_visible
 from tallystick.state.asof import COMMIT_ID, is_commit_id
+from tallystick.toolsets.memory.operation_problems import problems_of_operation
 from tallystick.toolsets.operation_arguments import OperationArguments, UsedBy
 
 ID_CHARACTERS_MAX = 256
@@ -207,6 +208,10 @@ class WriteOperation(OperationArguments, Arguments):
         default=None, description="REDACT"
     )
 
+    @classmethod
+    def operation_problems(cls, arguments: Any, within: str, outer: Any) -> list[str]:
+        return problems_of_operation(arguments, within, outer)
+
 
 class WriteArguments(WriteOperation):
     model_config = ConfigDict(json_schema_extra=None)
@@ -358,10 +363,6 @@ def agree(problems: list[str], **said: T | None) -> T | None:
 def refuse(problems: list[str]) -> None:
     if problems:
         raise InvalidArgument("; ".join(problems), problems=problems)
-
-
-def required(field: str) -> str:
-    return f"field '{field}' is required"
 
 
 FIELD_ROOTS = ("id", "type", "attrs", "created_by", "updated_by", "from", "to", "rel", "provenance")

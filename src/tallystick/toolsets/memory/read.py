@@ -14,7 +14,8 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, only, provenance_of, slim
-from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse, required
+from tallystick.toolsets.memory.arguments import ReadArguments, agree, check_fields, refuse
+from tallystick.toolsets.operation_arguments import required
 from tallystick.toolsets.truncation import fitting, room_for
 
 if TYPE_CHECKING:

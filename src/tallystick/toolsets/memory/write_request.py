@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.commits.mask import is_field
 from tallystick.commits.payloads import edge_name
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action
 from tallystick.store import Target
-from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, WriteOperation, required
+from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, WriteOperation
 from tallystick.toolsets.memory.draft_graph import Payload
+from tallystick.toolsets.memory.operation_problems import problems_of_operation
 
 PAYLOAD_BYTES_MAX = 1024 * 1024
 PATCHES = frozenset({"PATCH_NODE", "PATCH_EDGE"})
@@ -34,88 +34,13 @@ def placed_operations(asked: WriteArguments) -> Placed:
 
 # -- what must be given
 
-REQUIRED: dict[str, tuple[str, ...]] = {
-    "UPSERT_NODE": ("node",),
-    "UPSERT_EDGE": ("edge",),
-    "PATCH_NODE": ("node",),
-    "PATCH_EDGE": ("edge",),
-    "DELETE_NODE": ("node_id",),
-    "DELETE_EDGE": (),
-    "REDACT_NODE": ("node_id", "reason"),
-    "REDACT_EDGE": ("reason",),
-}
-
 
 def problems_of(asked: WriteArguments, placed: Placed) -> list[str]:
-    if asked.op is None and asked.ops is None:
-        return [required("op")]
-    found: list[str] = []
-    for operation, place in placed:
-        within = "" if place is None else f"{place}."
-        found += _problems_of_operation(operation, within, has_reason=asked.reason is not None)
-    return found
-
-
-def _problems_of_operation(asked: WriteOperation, within: str, *, has_reason: bool) -> list[str]:
-    """A reason for the whole call is one for each of its operations."""
-    found: list[str] = []
-    for name in REQUIRED[asked.op]:
-        if getattr(asked, name) is None and not (name == "reason" and has_reason):
-            found.append(required(within + name))
-    if asked.op in EXTRA:
-        found += EXTRA[asked.op](asked, within)
-    return found
-
-
-def _problems_of_node(asked: WriteOperation, within: str) -> list[str]:
-    if asked.node is None:
-        return []
-    found: list[str] = []
-    if asked.node.type is None and asked.op == "UPSERT_NODE":
-        found.append(required(f"{within}node.type"))
-    if asked.node.attrs is None:
-        found.append(required(f"{within}node.attrs"))
-    return found
-
-
-def _problems_of_upsert_edge(asked: WriteOperation, within: str) -> list[str]:
-    if asked.edge and asked.edge.id and "|" in asked.edge.id:
-        return [f"field '{within}edge.id' must not contain '|', which the ids made from from|rel|to do"]
-    return []
-
-
-def _problems_of_patch_edge(asked: WriteOperation, within: str) -> list[str]:
-    missing = asked.edge is not None and asked.edge.attrs is None
-    return _problems_of_upsert_edge(asked, within) + ([required(f"{within}edge.attrs")] if missing else [])
-
-
-def _problems_of_edge_name(asked: WriteOperation, within: str) -> list[str]:
-    if asked.edge is None and asked.edge_id is None:
-        return [f"field '{within}edge' or '{within}edge_id' is required"]
-    if asked.edge is not None and asked.edge_id is not None:
-        return [f"fields '{within}edge' and '{within}edge_id' cannot both name the edge"]
-    if asked.edge is not None and (asked.edge.attrs is not None or asked.edge.id is not None):
-        return [f"field '{within}edge' of {asked.op} holds from, rel and to only"]
-    return []
-
-
-def _problems_of_redact(asked: WriteOperation, within: str) -> list[str]:
     return [
-        f"field '{within}redacted_fields': '{field}' must be attrs or attrs.<key>"
-        for field in asked.redacted_fields or ()
-        if not is_field(field)
+        problem
+        for operation, place in placed
+        for problem in problems_of_operation(operation, "" if place is None else f"{place}.", asked)
     ]
-
-
-EXTRA: dict[str, Callable[[WriteOperation, str], list[str]]] = {
-    "UPSERT_NODE": _problems_of_node,
-    "UPSERT_EDGE": _problems_of_upsert_edge,
-    "PATCH_NODE": _problems_of_node,
-    "PATCH_EDGE": _problems_of_patch_edge,
-    "DELETE_EDGE": _problems_of_edge_name,
-    "REDACT_NODE": _problems_of_redact,
-    "REDACT_EDGE": lambda asked, within: _problems_of_edge_name(asked, within) + _problems_of_redact(asked, within),
-}
 
 
 # -- what it is done to
