@@ -73,3 +73,11 @@ def test_commands_answer_under_a_policy_that_withholds(memory: CommandLine, tmp_
     environ = {"TALLYSTICK_POLICY": owners_policy(tmp_path), "TALLYSTICK_AGENT": "ada"}
     answers = {words: memory.main(*words.split(), **environ) for words in COMMANDS}
     assert {words: answer.err for words, answer in answers.items() if answer.code} == {}
+
+
+def test_a_total_under_a_policy_that_withholds_is_a_lower_bound(memory: CommandLine, tmp_path: Path) -> None:
+    for number in range(3):
+        done(memory.main("remember", f"note {number}", "--id", f"n{number}", "--type", "note", TALLYSTICK_AGENT="ada"))
+    environ = {"TALLYSTICK_POLICY": owners_policy(tmp_path), "TALLYSTICK_AGENT": "ada"}
+    answer = done(memory.main("search", "--type", "note", "-n", "1", **environ))
+    assert "1 of at least 2; go on with --offset 1" in answer.err

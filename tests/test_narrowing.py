@@ -10,6 +10,7 @@ import pytest
 from tallystick.audit import Event, Narrowed
 from tallystick.audit.proof import events
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request
+from tallystick.toolsets import browse
 from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
 
@@ -71,6 +72,7 @@ async def test_pages_and_totals_are_those_of_what_may_be_read(tmp_path: Path, po
             page = await base.call(BOB, "memory.search", limit=2, offset=offset)
             seen += ids(page)
             assert page["pagination"]["total"] == min(6, offset + 3)
+            assert page["pagination"].get("at_least", False) is (offset < 4)
             offset = page["pagination"]["next_offset"]
         assert seen == ["n00", "n10", "n20", "n30", "n40", "n50"]
 
@@ -168,6 +170,46 @@ async def test_typed_memory_is_listed_as_far_as_it_may_be_read(tmp_path: Path, p
         assert await base.call(ALICE, "get_connected_nodes", node_id=made["note"], direction="out") == {
             "node_ids": [made["secret"]]
         }
+
+
+@BOTH
+async def test_typed_memory_that_was_not_counted_to_its_end_has_a_lower_bound(
+    tmp_path: Path, policy: Policy | DistantPolicy
+) -> None:
+    async with multi_tenant_store(tmp_path, policy) as base:
+        await typed(base)
+        for _ in range(2):
+            await base.call(
+                ALICE, "create_node", type="note", content="x", encoding="utf-8", format="md", properties={}
+            )
+        first = await base.call(BOB, "query_nodes", limit=1)
+        assert (first["total"], first["at_least"]) == (2, True)
+        assert "at_least" not in await base.call(BOB, "query_nodes", limit=1, offset=2)
+
+
+@BOTH
+async def test_completions_reach_back_to_what_may_be_read(
+    tmp_path: Path, policy: Policy | DistantPolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browse, "_SCANNED", 2)
+    async with multi_tenant_store(tmp_path, policy) as base:
+        await base.node(ALICE, "old-note")
+        for number in range(5):
+            await base.node(ALICE, f"secret-{number}", "secret")
+        found = await browse.choices(base.store, BOB, "id", "")
+        assert (found.values, found.has_more) == (["old-note"], False)
+
+
+async def test_completions_that_were_not_all_compared_have_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with multi_tenant_store(tmp_path, RulePolicy()) as base:
+        for name in ("a-note", "b-note", "note-c", "note-d"):
+            await base.node(ALICE, name)
+        assert (await browse.choices(base.store, BOB, "id", "note")).has_more is False
+        monkeypatch.setattr(browse, "_MATCHING_MAX", 1)
+        assert (await browse.choices(base.store, BOB, "id", "note")).has_more is True
+        assert (await browse.choices(base.store, BOB, "id", "-note")).has_more is True
 
 
 async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:

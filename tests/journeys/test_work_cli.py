@@ -239,7 +239,14 @@ def test_watch_counts_the_claims_that_it_does_not_list(
 
 
 def test_counts_of_which_not_all_were_counted_are_lower_bounds(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = {"project": "p", "resolved": 1, "total": 1_000, "actionable": 2, "blocked": 3, "partial": True}
+    counts: dict[str, Any] = {
+        "project": "p",
+        "resolved": 1,
+        "total": 1_000,
+        "actionable": 2,
+        "blocked": 3,
+        "partial": True,
+    }
     console().print(_board({"now": "2026-01-01T00:00:00.000Z", "projects": [counts], "claims": [], "claims_omitted": 0,
                             "recent": []}))  # fmt: skip
     assert "at least 1000" in capsys.readouterr().out

@@ -413,4 +413,5 @@ def _step_row(step: dict[str, Any]) -> tuple[object, ...]:
 
 def _tell_more(pagination: dict[str, Any], shown: int) -> None:
     if pagination["next_offset"] is not None:
-        note(f"{shown} of {pagination['total']}; go on with --offset {pagination['next_offset']}")
+        at_least = "at least " if pagination.get("at_least") else ""
+        note(f"{shown} of {at_least}{pagination['total']}; go on with --offset {pagination['next_offset']}")

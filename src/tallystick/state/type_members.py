@@ -39,6 +39,8 @@ class IdPage(msgspec.Struct, frozen=True):
 
     ids: list[str]
     total: int
+    is_at_least: bool = False
+    """Whether there may be more than `total`."""
 
 
 def find_nodes(

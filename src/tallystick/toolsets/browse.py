@@ -110,12 +110,10 @@ async def choices(store: Store, principal: Principal, kind: Choice, begun: str) 
 
     def look(state: State, read_filter: ReadFilter) -> Breathing[Choices]:
         if kind == "id" and not begun:
-            found, _ = state.changed_before(None, _SCANNED)
-            names = read_filter.first(found, lambda each: read_filter.allows(each[1]), CHOICES_MAX + 1)
-            return _cut([node_id for _, node_id in names])
-        matching = yield from _matching(_candidates(state, kind), begun)
+            return _cut((yield from _changed_last(state, read_filter, CHOICES_MAX + 1)))
+        matching, is_cut = yield from _matching(_candidates(state, kind), begun)
         allows = _allows(state, read_filter, kind)
-        return _cut(read_filter.first(matching, allows, CHOICES_MAX + 1))
+        return _cut(read_filter.first(matching, allows, CHOICES_MAX + 1), is_cut)
 
     return await store.read(principal, Action.SEARCH, look)
 
@@ -129,25 +127,44 @@ async def projects_of_path(store: Store, principal: Principal, path: str) -> lis
     )
 
 
-def _cut(names: list[str]) -> Choices:
-    return Choices(names[:CHOICES_MAX], len(names) > CHOICES_MAX)
+def _cut(names: list[str], is_cut: bool = False) -> Choices:
+    return Choices(names[:CHOICES_MAX], is_cut or len(names) > CHOICES_MAX)
 
 
-def _matching(candidates: Iterable[str], begun: str) -> Breathing[list[str]]:
+def _changed_last(state: State, read_filter: ReadFilter, count: int) -> Breathing[list[str]]:
+    """Return the ids of the readable entities that changed last. Reads back until there are so many."""
+    names: list[str] = []
+    place: int | None = None
+    while place != 0 and len(names) < count and not read_filter.pending:
+        found, behind = state.changed_before(place, _SCANNED)
+        chosen = read_filter.first(found, lambda each: read_filter.allows(each[1]), count - len(names))
+        names += [node_id for _, node_id in chosen]
+        place = behind if behind > 1 else 0
+        yield
+    return names
+
+
+def _matching(candidates: Iterable[str], begun: str) -> Breathing[tuple[list[str], bool]]:
+    """Return the names that match, and whether there are more of them."""
     wanted = begun.casefold()
     first: dict[str, None] = {}
     second: dict[str, None] = {}
+    is_cut = False
     for number, name in enumerate(candidates, 1):
         folded = name.casefold()
         if folded.startswith(wanted):
             first[name] = None
-        elif len(second) < _MATCHING_MAX and wanted in folded:
-            second[name] = None
+        elif wanted in folded:
+            if len(second) < _MATCHING_MAX:
+                second[name] = None
+            else:
+                is_cut = True
         if len(first) >= _MATCHING_MAX:
+            is_cut = True
             break
         if number % _BREATH == 0:
             yield
-    return [*sorted(first), *sorted(second)]
+    return [*sorted(first), *sorted(second)], is_cut
 
 
 def _candidates(state: State, kind: Choice) -> Iterable[str]:

@@ -40,7 +40,7 @@ _OBJECT = {"type": "object"}
 _OBJECT_OR_NULL = {"type": ["object", "null"]}
 _OBJECTS = {"type": "array", "items": _OBJECT}
 _PAGE = {"total": _COUNT, "offset": _COUNT, "limit": _COUNT, "next_offset": {"type": ["integer", "null"]}}
-_PAGE["truncated"] = _FLAG
+_PAGE["truncated"] = _PAGE["at_least"] = _FLAG
 
 # A name means the same in the answer of every tool.
 _ANSWERS: dict[str, dict[str, Any]] = {

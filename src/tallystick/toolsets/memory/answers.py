@@ -104,10 +104,12 @@ def slim(document: dict[str, Any], heavy: str, bytes_max: int) -> dict[str, Any]
     return {key: value for key, value in document.items() if key != heavy} | {"oversize": True}
 
 
-def pagination(*, total: int, offset: int, limit: int, shown: int) -> dict[str, Any]:
-    """`truncated` is there when the page was cut to what fits, not to what was asked for."""
+def pagination(*, total: int, offset: int, limit: int, shown: int, at_least: bool = False) -> dict[str, Any]:
+    """`truncated` is there when the page was cut to what fits, not to what was asked for; `at_least` when there may be
+    more than `total`."""
     end = offset + shown
     page = {"total": total, "offset": offset, "limit": limit, "next_offset": end if shown and end < total else None}
+    page |= {"at_least": True} if at_least else {}
     return page | {"truncated": True} if shown < min(limit, total - offset) else page
 
 

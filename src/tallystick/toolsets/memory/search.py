@@ -133,7 +133,13 @@ def _searched(state: State, sought: SearchQuery, asked: SearchArguments, read_fi
     )
     page = yield from _readable(state, msgspec.structs.replace(query, offset=sought.offset), read_filter)
     answer = yield from _listed(
-        read_filter, _nodes(state, page.ids, at), page.total, sought, asked.fields, sought.bytes_max
+        read_filter,
+        _nodes(state, page.ids, at),
+        page.total,
+        sought,
+        asked.fields,
+        sought.bytes_max,
+        at_least=within.truncated or (read_filter.narrows and page.total > sought.offset + sought.limit),
     )
     return answer | {"cache_hit": page.indexed and asked.as_of is None}
 
@@ -249,6 +255,8 @@ def _listed(
     sought: SearchQuery,
     fields: list[str] | None,
     bytes_max: int,
+    *,
+    at_least: bool = False,
 ) -> Looked:
     """The nodes are read one after the other, until there is no room for the next."""
     origins: list[Provenance] = []
@@ -263,7 +271,9 @@ def _listed(
     return {
         "entities": entities,
         "provenance": origin_of(newest) if newest else None,
-        "pagination": pagination(total=total, offset=sought.offset, limit=sought.limit, shown=len(entities)),
+        "pagination": pagination(
+            total=total, offset=sought.offset, limit=sought.limit, shown=len(entities), at_least=at_least
+        ),
     }
 
 
@@ -287,7 +297,7 @@ def _facets(
     for name, facets in kinds.items():
         shown[name] = yield from fitting(map(_facet, facets), share)
     omitted = found.omitted + sum(len(kinds[name]) - len(shown[name]) for name in kinds)
-    return {"facets": shown | ({"omitted": omitted} if omitted and not read_filter.narrows else {})}
+    return {"facets": shown | ({"omitted": omitted} if omitted else {})}
 
 
 def _facet(facet: Facet) -> dict[str, Any]:

@@ -47,6 +47,7 @@ _OBJECTS = {"type": "array", "items": OBJECT}
 
 # A name means the same in the answer of every tool.
 _ANSWERS: dict[str, dict[str, Any]] = {
+    "at_least": FLAG,
     "connection_id": TEXT,
     "connection_ids": _TEXTS,
     "connection_types": _OBJECTS,
@@ -104,10 +105,10 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "Delete one connection; both its nodes stay.", "ok"),
     (queries.query_nodes, arguments.QueryNodes, "ri", "Find memory nodes",
      "Ids of the memory nodes of a type that have all the given properties; all nodes without a filter.",
-     "node_ids next_offset? total? stale? untrusted?"),
+     "node_ids next_offset? total? at_least? stale? untrusted?"),
     (queries.query_connections, arguments.QueryConnections, "ri", "Find connections",
      "Ids of the connections with the given source, target, type and properties.",
-     "connection_ids next_offset? total? stale? untrusted?"),
+     "connection_ids next_offset? total? at_least? stale? untrusted?"),
     (queries.get_connected_nodes, arguments.GetConnectedNodes, "ri", "Follow connections",
      "Ids of the nodes one connection away from a memory node.", "node_ids next_offset? total? stale? untrusted?"),
     (queries.search_content, arguments.SearchContent, "ri", "Search contents",

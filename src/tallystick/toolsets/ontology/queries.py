@@ -159,7 +159,7 @@ def _readable(
         found: IdPage = yield from find(offset=0, limit=taken)
         seen = [each for each in found.ids if shows(each)]
         if len(seen) > end or taken >= found.total or read_filter.pending:
-            return IdPage(seen[offset:end], min(len(seen), end + 1))
+            return IdPage(seen[offset:end], min(len(seen), end + 1), is_at_least=len(seen) > end)
         taken *= 4
 
 
@@ -185,6 +185,7 @@ def _page(key: str, found: IdPage, offset: int, read_filter: ReadFilter, princip
     shown = _fitting(found.ids, room_for(principal, PAGE_BYTES_MAX))
     end = offset + len(shown)
     more: JsonObject = {"next_offset": end, "total": found.total} if shown and end < found.total else {}
+    more |= {"at_least": True} if more and found.is_at_least else {}
     more |= cut_short(len(shown), limit=len(found.ids), left=len(found.ids))
     return {key: shown, **more, **read_filter.flags(shown)}
 
