@@ -14,10 +14,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tallystick import partition, tenant_projections
+from tallystick.hook import cited_files as hook_files
 from tallystick.log import jetstream
 from tallystick.log.jetstream import membership, stream
+from tallystick.operations import decisions, git_history, governance, kept_knowledge, policy_trial
 from tallystick.policy import gate
-from tallystick.projections import views
+from tallystick.projections import text, vectors, views, worker
+from tallystick.server.web import actors, overview
 from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge import freshness
 from tallystick.toolsets.memory import word_search
@@ -38,10 +41,28 @@ def pytest_configure() -> None:
         (gate, "PATIENCE_SECONDS"),
         (gate, "_WRITTEN_SECONDS_MAX"),
         (tenant_projections, "_PUBLISHED_SECONDS"),
+        (tenant_projections, "ERASED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
+        (partition, "_POSITION_WAIT_SECONDS"),
+        (text, "SEARCH_SECONDS"),
+        (vectors, "SEARCH_SECONDS"),
         (word_search, "PAST_SECONDS"),
         (cited_files, "COMPARED_SECONDS"),
+        (cited_files, "SECONDS_MAX"),
+        (hook_files, "_GIT_SECONDS"),
+        (git_history, "SECONDS_MAX"),
+        (kept_knowledge, "WAITED_SECONDS"),
+        (kept_knowledge, "FIRST_WAITED_SECONDS"),
+        (decisions, "INDEXING_SECONDS"),
+        (governance, "INDEXING_SECONDS"),
+        (governance, "SECONDS_MAX"),
+        (policy_trial, "INDEXING_SECONDS"),
+        (policy_trial, "_READING_SECONDS_MAX"),
+        (overview, "COMMITS_SECONDS"),
+        (overview, "DENIALS_SECONDS"),
+        (actors, "READING_SECONDS"),
         (views, "CHEAP_SECONDS"),
+        (worker, "_LAST_SECONDS"),
         (jetstream, "CONFIRM_SECONDS"),
         (membership, "START_SECONDS"),
         (stream, "ASK_SECONDS"),

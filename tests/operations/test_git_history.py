@@ -217,9 +217,10 @@ def test_without_git_or_a_repository_it_is_said(tmp_path: Path, monkeypatch: pyt
 
 
 def test_time_and_output_are_bounded(checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LimitExceeded):
-        GitHistory(Repository(checkout.root), base=tmp_path / "base", seconds_max=0)
     found = history(checkout.root)
+    monkeypatch.setattr(git_history, "SECONDS_MAX", 0.0)
+    with pytest.raises(LimitExceeded):
+        GitHistory(Repository(checkout.root), base=tmp_path / "base")
     monkeypatch.setattr(git_history, "OUTPUT_BYTES_MAX", 10)
     with pytest.raises(LimitExceeded):
         found.blame(PAGE, 1)

@@ -58,7 +58,7 @@ class Touching(msgspec.Struct, frozen=True):
 class GitHistory:
     """Of one repository, for one question: its seconds are counted from here."""
 
-    def __init__(self, repository: Repository, *, base: Path, seconds_max: float = SECONDS_MAX) -> None:
+    def __init__(self, repository: Repository, *, base: Path) -> None:
         """What lies in the `base` is never looked at. Raises NotFound where there is no repository."""
         if repository.is_missing:
             raise NotFound(
@@ -71,7 +71,7 @@ class GitHistory:
             raise _no_repository() from error
         if not self.root.is_dir():
             raise _no_repository()
-        self._deadline = time.monotonic() + seconds_max
+        self._deadline = time.monotonic() + SECONDS_MAX
         if self._find("rev-parse", "--is-inside-work-tree") != "true":
             raise _no_repository()
 
