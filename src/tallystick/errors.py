@@ -12,6 +12,7 @@ TallystickError
     │   └── Unreadable   find out why the disk gives nothing back: the log may be sound
     ├── Unsettled        repeat it with the same nonce: it may have been written
     │   └── LogClosed    find out why the disk failed, then restart
+    ├── Unmasked         raise a limit of the process, or restart: the redaction is written, and carried out then
     └── StorageRefused   free space, or make the file system writable
         ├── Misplaced    put the files of the log back, or restart
         └── Exhausted    raise a limit of the process (open files, memory), then repeat
@@ -127,9 +128,11 @@ class LogClosed(Unsettled):
     code = "LOG_CLOSED"
 
 
-class Unmasked(LogClosed):
-    """The commits are durable, but what their redactions mask is not overwritten yet: the next process that opens
-    the log does it."""
+class Unmasked(LogError):
+    """The commits are durable, but the payloads that they redact are not overwritten yet: the next claim of the log
+    does it or, if the cause is LogClosed, the next process that opens the log."""
+
+    code = "REDACTION_PENDING"
 
 
 class StorageRefused(LogError):

@@ -18,6 +18,7 @@ from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tests.commits_by_hand import filled
+from tests.files_with import files_with
 
 ROOT = Path(__file__).parents[2]
 WRITER = [sys.executable, "-m", "tests.log.writer"]
@@ -185,6 +186,55 @@ def test_a_log_without_descriptors_refuses_and_goes_on_when_there_are_some_again
     assert lines == [*["RESOURCES_EXHAUSTED"] * 4, "done", "done"]
     assert prove(tmp_path).sound
     assert prove(tmp_path).commits == 102
+
+
+EXHAUSTED_BY_A_REDACTION = """
+import asyncio, os, sys
+from pathlib import Path
+from tallystick.log.files import FilesLog
+from tallystick.log.head_file import HeadFile
+from tallystick.partition import Partition
+from tests.commits_by_hand import draft, node
+from tests.test_committed import redacting
+
+fds, write = [], HeadFile.write
+
+def write_and_exhaust(self, head):
+    write(self, head)
+    try:
+        while True:
+            fds.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        # Those that are free again let the masks begin.
+        for _ in range(int(sys.argv[2])):
+            os.close(fds.pop())
+
+async def main():
+    system = Path(sys.argv[1])
+    partition = Partition(FilesLog(system, segment_bytes_max=1))
+    await partition.open()
+    for number in range(2):
+        await partition.commit(lambda state: draft(node("a", email="ada@example.org", number=number)))
+    HeadFile.write = write_and_exhaust
+    receipt = await partition.commit(redacting)
+    HeadFile.write = write
+    print(receipt.commits[0].lamport, *receipt.erasure_pending, (system / "redaction.pending").exists())
+    for fd in fds:
+        os.close(fd)
+    print((await partition.commit(lambda state: draft(node("b")))).commits[0].lamport)
+    print(partition.health.trouble, (system / "redaction.pending").exists())
+    await partition.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("free", [0, 1], ids=["for-the-note", "for-the-second-segment"])
+def test_a_redaction_without_descriptors_is_pending_and_finished_by_the_same_process(tmp_path: Path, free: int) -> None:
+    lines = run([sys.executable, "-c", EXHAUSTED_BY_A_REDACTION, str(tmp_path), str(free)], _few_files)
+    assert lines == ["3 log True", "4", "None False"]
+    assert files_with(b"ada@example.org", tmp_path) == []
+    assert prove(tmp_path).sound
 
 
 def test_two_processes_write_at_once_and_both_find_everything(tmp_path: Path) -> None:

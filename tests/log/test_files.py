@@ -17,7 +17,7 @@ import pytest
 
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unreadable
+from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unmasked, Unreadable
 from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, recovery
 from tallystick.log.files import SEGMENT_BYTES_MAX, FilesLog
@@ -724,7 +724,7 @@ def test_a_redaction_that_cannot_be_carried_out_stops_the_writer_and_is_finished
     redact = redaction(log)
     with monkeypatch.context() as patched:
         patched.setattr(recovery, "_overwrite", _no_room)
-        with pytest.raises(LogClosed):
+        with pytest.raises(Unmasked):
             log.append(entries(log.head(), draft(redact)), expected=log.head())
     with pytest.raises(LogClosed):
         append(log, draft(node("after")))

@@ -57,6 +57,7 @@ EXIT_CODES: dict[type[TallystickError], int] = {
     errors.StorageRefused: 7,
     errors.LogClosed: 7,
     errors.Unsettled: 7,
+    errors.Unmasked: 7,
     errors.Unreadable: 7,
     errors.Corrupt: 1,
     TallystickError: 1,

@@ -85,7 +85,7 @@ class Log(Protocol):
         ValueError for entries that no log may hold (`check_chained`, `masks`). Raises Unsettled when it is
         not known whether they were written: `read(expected)` tells, then or later, and the same entries may
         be appended again at the same head, which lets at most one of the two in. LogClosed says that too,
-        and that this log writes no more.
+        and that this log writes no more. Raises Unmasked when they were written but not yet masked.
         """
         ...
 

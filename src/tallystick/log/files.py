@@ -45,6 +45,7 @@ _PUT_BACK = (
     "put the files back where they were, or restart this process, which reads anew what is there;"
     " repeat what was not acknowledged with the same nonce"
 )
+_AWAIT_MASKS = "do not repeat it: this process carries it out as soon as its limits allow; raise them if it persists"
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 logger = logging.getLogger(__name__)
@@ -457,12 +458,20 @@ class FilesLog:
             ) from error
 
     def _carry_out_masks(self) -> None:
+        """Raises Unmasked: the commit of the redaction is in the log, whatever fails here."""
         try:
             self._masks.carry_out(self._segments)
-        except OSError as error:
-            # Its commit is in the log: only who opens the log anew may say that it is done.
-            why = self._close_writer(f"a redaction could not be carried out: {error.strerror}")
-            raise Unmasked(why.message, hint=why.hint) from error
+        except Exception as error:
+            if exhausted := exhaustion(error):
+                # The note remains, and the next claim carries it out.
+                raise Unmasked(
+                    f"a redaction is in the log but not carried out yet: {exhausted.message}", hint=_AWAIT_MASKS
+                ) from exhausted
+            # Only a process that opens the log anew may report it as done.
+            reason = error.strerror if isinstance(error, OSError) else error
+            closed = self._close_writer(f"a redaction could not be carried out: {reason}")
+            closed.__cause__ = error
+            raise Unmasked(closed.message, hint=closed.hint) from closed
 
     def _finish_masks_of_the_dead(self) -> None:
         """Whoever lives holds the lock until its masks are done; what waits for them must not wait for ever."""

@@ -14,7 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.errors import Corrupt, LogClosed, LogError, Misplaced, StorageRefused, TallystickError, Unreadable
+from tallystick.errors import (
+    Corrupt,
+    LogClosed,
+    LogError,
+    Misplaced,
+    StorageRefused,
+    TallystickError,
+    Unmasked,
+    Unreadable,
+)
 from tallystick.log import Head
 from tallystick.private_files import sync_file, write_all
 
@@ -25,6 +34,7 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (LogClosed, "this process writes no more until it is restarted"),
     (Unreadable, "the log cannot be read"),
     (Corrupt, "the log is damaged"),
+    (Unmasked, "a redaction is not carried out yet"),
     (Misplaced, "files of the log were removed, replaced or moved"),
     (StorageRefused, "the log cannot be written"),
     (Exception, "the log cannot be used"),
@@ -78,8 +88,9 @@ class LogHealth:
             self._unread = _trouble(error)
 
     def cannot_write(self, error: Exception, *, size: int = 0) -> None:
-        if isinstance(error, LogClosed):
-            self._closed = Trouble(error.message, error.code, restart_helps=True)
+        closed = error.__cause__ if isinstance(error, Unmasked) else error
+        if isinstance(closed, LogClosed):
+            self._closed = Trouble(closed.message, closed.code, restart_helps=True)
         elif _is_of_the_log(error):
             self._unwritten = _trouble(error)
             self.refused_bytes = max(size, self.refused_bytes)
