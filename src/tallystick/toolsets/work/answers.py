@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, TypeVar
 
-from pyroaring import BitMap
-
 from tallystick.clock import to_text
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, object_of
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.board import Board, Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
-from tallystick.state.work.queries import readable, readiness
+from tallystick.state.work.queries import Numbers, readable, readiness
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import listing, within_budget
 from tallystick.toolsets.work.view import View
@@ -92,7 +90,7 @@ def counts_of(view: View, board: Board) -> JsonObject:
     return counts | ({"partial": True} if len(members) < len(board.members) else {})
 
 
-def counted_members(view: View, board: Board) -> BitMap:
+def counted_members(view: View, board: Board) -> Numbers:
     """Return the nodes that `counts_of` looks at."""
     return board.members[:_MEMBERS_COUNTED] if view.narrows else board.members
 
