@@ -30,7 +30,7 @@ from tallystick.toolsets.memory import TOOLSET
 
 CPU_TARGET = 0.6
 WALL_TARGET = 1.0
-TOKENS_TARGET = 3_800
+TOKENS_TARGET = 3_600
 
 
 def run(quick: bool = False) -> list[Row]:

@@ -130,7 +130,7 @@ def test_a_server_may_open_more_files_than_its_shell_allows(tmp_path: Path) -> N
 
 # -- what an agent reads
 
-TOOLS_TOKENS_MAX = 3_850
+TOOLS_TOKENS_MAX = 3_600
 INSTRUCTIONS_TOKENS_MAX = 350
 
 counted = pytest.mark.skipif(not IS_INSTALLED, reason="npm packages not installed: run make test")
@@ -145,7 +145,7 @@ def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path
     tools = listing(Settings(base=tmp_path).toolsets, tmp_path).tools(None)
     shown = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
     assert len(tools) == 17
-    assert sum(count_tokens([json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in shown])) < (
+    assert sum(count_tokens([json.dumps(tool, separators=(",", ":"), ensure_ascii=False) for tool in shown])) <= (
         TOOLS_TOKENS_MAX
     )
 

@@ -283,7 +283,7 @@ SHOWN_ABOVE = re.compile(r"(ops items|properties filters) (required|additionalPr
 """The fields of one among several operations are those of a call with one; those of `filters` are the call's own: there
 only their names are listed."""
 NAMING = re.compile(
-    r"(id|ids|type|types|rel|from|to|ref|name|fields|since|until|as_of|nonce|actor|links|project|scope|depends_on"
+    r"(id|ids|if_commit|summary|goal|reason|type|types|rel|from|to|ref|name|fields|since|until|as_of|nonce|actor|links|project|scope|depends_on"
     r"|ancestor|author|source|target|new_parent|_by|items|paths|sections|related\w+|Id|format"
     r"|include_\w+|\w+_active|claim|release|remove|overwrite|around|facets|stale|proof|receipt|closure) \w+$"
 )

@@ -14,9 +14,9 @@ def write_instructions(tools: Tools, tool_names: ToolNames = "auto") -> str:
         "A memory that outlives the conversation, shared by agents; every write is a commit with author, time and"
         " reason.",
         *(line for toolset in tools.toolsets_on if toolset.is_listed for line in _guide(tools, toolset)),
-        "Ids and names have 1 to 256 characters (types, relations and fields 128, links 1,000), none of them control"
-        " characters; lists of them 100 at most (links and dependencies 1,000). Times are ISO 8601.",
-        "Errors name the field or the rule; mend the call and try again. Long answers are paged.",
+        "Ids and names have 1 to 256 characters (types, relations and fields 128, links 1,000), no control characters;"
+        " lists of them 100 at most (links and dependencies 1,000). No text is blank. Times are ISO 8601.",
+        "Errors name the field or rule; fix the call and retry. Long answers are paged.",
     ]
     off = tools.toolsets_off
     if off:

@@ -22,6 +22,8 @@ object whose members are those that the schema shows already, elsewhere."""
 _BOUNDS = frozenset({"minLength", "maxLength", "pattern", "format", "minItems", "maxItems"})
 _MEMBERS = frozenset({"properties", "required", "additionalProperties"})
 
+NOT_BLANK = r"\S"
+
 SMALL_CHARACTERS = 250
 """Twice as much costs a reader about as many tokens as a definition and two references."""
 
@@ -35,7 +37,7 @@ def input_schema(tool: Tool) -> Schema:
 
 def shown_schema(tool: Tool) -> Schema:
     """What agents read in every session: the same rules, without saying at each name what names may be."""
-    shown: Schema = _without_flags(_settled_schema(tool, _unbounded))
+    shown: Schema = _ordered(_without_flags(_settled_schema(tool, _unbounded)))
     return shown
 
 
@@ -125,6 +127,21 @@ def _without_flags(schema: Any) -> Any:
         return schema
     is_flag = schema.get("type") == "boolean" and schema.get("default") is False
     return {key: _without_flags(value) for key, value in schema.items() if not (is_flag and key == "default")}
+
+
+def _ordered(schema: Any) -> Any:
+    """Return the schema with types and descriptions first, which takes fewer tokens, and without the pattern of texts
+    that are not blank, which the instructions state once."""
+    if isinstance(schema, list):
+        return [_ordered(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    first = [key for key in ("type", "description") if isinstance(schema.get(key), str | list)]
+    return {
+        key: _ordered(schema[key])
+        for key in (*first, *(key for key in schema if key not in first))
+        if not (key == "pattern" and schema[key] == NOT_BLANK)
+    }
 
 
 def _said_above(schema: Schema) -> Schema:

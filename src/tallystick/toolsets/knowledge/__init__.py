@@ -71,12 +71,12 @@ def make_toolset(tool_context: ToolContext | None = None) -> Toolset:
 
 _TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
     (query_graph, QueryArguments, "ri", "Know these files",
-     "What to know before touching files: context gives the knowledge tied to their paths (atoms, by glob patterns,"
-     " in molecules); get and search find one atom."),
+     "What to know before touching files: context gives the knowledge (atoms, in molecules) tied to their paths;"
+     " get and search find atoms."),
     (manage_graph, ManageArguments, "d", "Keep knowledge",
      "Create, update or delete knowledge: an atom says how the files of its patterns work; a molecule groups atoms."),
     (manage_changelog, ChangelogArguments, "", "History of knowledge",
-     "Append what a task changed in an atom or molecule and why, or page through it, newest first."),
+     "Append what a task changed in an atom or molecule and why, or list it, newest first."),
 )  # fmt: skip
 
 TOOLSET = make_toolset()

@@ -84,7 +84,7 @@ class QueryArguments(OperationArguments, Arguments):
     entityType: EntityType | None = Field(default=None, description="get, search")
     id: Annotated[Uuid, UsedBy("get")] = None
     projectId: Annotated[Reference, UsedBy("search context", "name or id")] = None
-    paths: Annotated[FilePaths, UsedBy("context", "file paths, comma-separated")] = None
+    paths: Annotated[FilePaths, UsedBy("context", "file paths")] = None
     query: Annotated[str | None, UsedBy("search", "in name or knowledge")] = None
     moleculeId: Annotated[Uuid, UsedBy("search", of="atom")] = None
     orphansOnly: Annotated[Flag, UsedBy("search", "without molecule", of="atom")] = None
@@ -101,7 +101,7 @@ class ManageArguments(OperationArguments, Arguments):
     entityType: EntityType
     id: Annotated[Uuid, UsedBy("update delete")] = None
     version: Annotated[Whole, UsedBy("update delete")] = None
-    projectId: Annotated[Reference, UsedBy("create update", "name or id; never changes")] = None
+    projectId: Annotated[Reference, UsedBy("create update", "name or id")] = None
     name: Annotated[str | None, _most(NAME_CHARACTERS_MAX, **TOLD_ONCE), UsedBy("create update")] = None
     paths: Annotated[Patterns, UsedBy("create update", "glob patterns", of="atom")] = None
     knowledge: Annotated[str | None, _most(KNOWLEDGE_BYTES_MAX), UsedBy("create update")] = None
@@ -109,11 +109,11 @@ class ManageArguments(OperationArguments, Arguments):
     moleculeId: Annotated[NullableUuid, UsedBy("create update", "null for none", of="atom")] = None
     relatedAtoms: Annotated[Objects, UsedBy("create update", "[{atomId, reason}]", of="atom")] = None
     relatedMolecules: Annotated[Objects, UsedBy("create update", "[{moleculeId, reason}]", of="molecule")] = None
-    createdByTaskId: Annotated[Reference, UsedBy("create", "default your only claim")] = None
+    createdByTaskId: Annotated[Reference, UsedBy("create", "default your claim")] = None
     lastTaskId: Annotated[Reference, UsedBy("update delete", "the task at hand")] = None
     # Of no use to an atom, and no fault there (K20).
-    cascade: Annotated[Flag, UsedBy("delete", "a molecule's atoms too")] = None
-    pin: Annotated[Flag, UsedBy("create update", "note its files' git state", of="atom")] = None
+    cascade: Annotated[Flag, UsedBy("delete", "its atoms too")] = None
+    pin: Annotated[Flag, UsedBy("create update", "note git state", of="atom")] = None
 
     def has(self, field: str) -> bool:
         """Given at all; for moleculeId null is something to say."""

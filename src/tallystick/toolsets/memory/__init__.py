@@ -163,8 +163,8 @@ TOOLSET = Toolset(
         Tool(
             name="memory.search",
             title="Search entities",
-            description="Recall anything, from every toolset: by words (query), type, attributes or time, or by"
-            " walking edges from an entity (traversal).",
+            description="Recall anything, from every toolset: by words (query), type, attributes, time, or along edges"
+            " (traversal).",
             input=SearchArguments,
             output=_answer(
                 "position",

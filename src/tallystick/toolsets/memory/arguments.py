@@ -120,7 +120,7 @@ Name = Annotated[
     str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX, json_schema_extra=PRINTABLE), AfterValidator(printable)
 ]
 Reason = Annotated[str, Field(max_length=REASON_CHARACTERS_MAX, json_schema_extra=NOT_BLANK), AfterValidator(not_blank)]
-CommitId = Annotated[str, Field(pattern=f"^{COMMIT_ID.pattern}$")]
+CommitId = Annotated[str, Field(pattern=f"^{COMMIT_ID.pattern}$", json_schema_extra=TOLD_ONCE)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time", **TOLD_ONCE}), AfterValidator(_time)]
 Moment = Annotated[
     Any,
@@ -130,7 +130,7 @@ Moment = Annotated[
             "type": ["string", "integer"],
             "minimum": 0,
             "pattern": rf"^({COMMIT_ID.pattern}|\d{{4}}-.*)$",
-            "description": "past state: commit_id, lamport, time",
+            "description": "past: commit_id, lamport, time",
             **TOLD_ONCE,
         }
     ),
@@ -140,8 +140,8 @@ Fields = Annotated[list[Name], Field(min_length=1, max_length=FIELDS_MAX, json_s
 
 FIELDS_HELP = "only these, e.g. attrs.title"
 Consistency = Literal["local", "latest"]
-CONSISTENCY_HELP = "latest: with all that any machine wrote"
-IF_POSITION_HELP = "an earlier answer's; unchanged: true if it holds"
+CONSISTENCY_HELP = "latest: of all machines"
+IF_POSITION_HELP = "of an earlier answer; tells if unchanged"
 
 
 # -- memory.write
@@ -191,7 +191,9 @@ class WriteOperation(OperationArguments, Arguments):
     operation_field = "op"
 
     op: Op
-    node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE PATCH_NODE")] = None
+    node: Annotated[NodeArgument | None, UsedBy("UPSERT_NODE PATCH_NODE")] = Field(
+        default=None, description="UPSERT, PATCH"
+    )
     edge: Annotated[EdgeArgument | None, UsedBy("UPSERT_EDGE PATCH_EDGE DELETE_EDGE REDACT_EDGE")] = Field(
         default=None, description="UPSERT, PATCH; DELETE, REDACT by its ends"
     )
@@ -200,9 +202,9 @@ class WriteOperation(OperationArguments, Arguments):
     if_commit: Annotated[
         CommitId | None, UsedBy("UPSERT_NODE UPSERT_EDGE PATCH_NODE PATCH_EDGE DELETE_NODE DELETE_EDGE")
     ] = Field(default=None, description="commit_id last seen, else CONFLICT")
-    reason: Reason | None = Field(default=None, description="why; required by REDACT")
+    reason: Reason | None = Field(default=None, description="required by REDACT")
     redacted_fields: Annotated[Fields | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
-        default=None, description="e.g. attrs.email; default all, and its edges'"
+        default=None, description="attrs.email …; default all, and its edges'"
     )
     original_commit_id: Annotated[CommitId | None, UsedBy("REDACT_NODE REDACT_EDGE")] = Field(
         default=None, description="REDACT"
@@ -218,7 +220,7 @@ class WriteArguments(WriteOperation):
 
     op: Op | None = None  # type: ignore[assignment]  # either this or ops
     ops: Annotated[list[WriteOperation] | None, Field(min_length=1, max_length=OPS_MAX), UsedBy(SEVERAL)] = Field(
-        default=None, description="instead: several, all or none; edges may name new nodes"
+        default=None, description="several, all or none; edges may name new nodes"
     )
     nonce: Id | None = Field(default=None, description="makes a retry safe")
     actor: Annotated[Id, AfterValidator(visible)] | None = None
@@ -302,7 +304,7 @@ class Scope(Arguments):
 
 class SearchArguments(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS_MAX)] | None = Field(
-        default=None, description="words as people say them; best first"
+        default=None, description="words; best first"
     )
     scope: Scope | None = Field(default=None, description="one of project, vocabulary, around")
     entity_id: Id | None = Field(default=None, description="or traversal start")
@@ -310,10 +312,10 @@ class SearchArguments(Arguments):
     type: Name | None = None
     attrs: dict[str, Any] | None = Field(
         default=None,
-        description="{key: value} or {key: {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; keys may be dotted",
+        description="{key: value or {eq|ne|gt|gte|lt|lte|in|regex|exists: …}}; dotted keys",
     )
-    author: Name | None = Field(default=None, description="wrote a version of it")
-    since: Time | None = Field(default=None, description="written at or after")
+    author: Name | None = Field(default=None, description="wrote a version")
+    since: Time | None = Field(default=None, description="at or after")
     until: Time | None = Field(default=None, description="before")
     time_window: TimeWindow | None = Field(default=None, description="alias")
     traversal: Traversal | None = None
@@ -323,7 +325,7 @@ class SearchArguments(Arguments):
     as_of: Moment | None = None
     max_tokens: int | None = Field(default=None, ge=TOKENS_LEAST, description="of the answer")
     facets: bool = Field(default=False, description="types, keys and relations in use")
-    stale: bool = Field(default=False, description="only what may not hold any more")
+    stale: bool = Field(default=False, description="only what may be outdated")
     fields: Fields | None = Field(default=None, description=FIELDS_HELP)
     consistency: Consistency = Field(default="local", description=CONSISTENCY_HELP)
     if_position: Position | None = Field(default=None, description=IF_POSITION_HELP)

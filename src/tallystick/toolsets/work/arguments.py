@@ -60,16 +60,16 @@ Sort = Literal["readiness", "depth", "recent", "created"]
 
 class OpenArguments(Arguments):
     project: Name | None = None
-    goal: Summary | None = Field(default=None, description="for a new project")
+    goal: Summary | None = Field(default=None, description="of a new one")
 
 
 class PlannedNode(Arguments):
     ref: Ref = Field(description="temporary id")
-    parent_ref: Id | None = Field(default=None, description="ref or node id; default the project's root")
+    parent_ref: Id | None = Field(default=None, description="ref or id; default the root")
     summary: Summary
     context_links: Links | None = None
     depends_on: Annotated[list[Id], Field(max_length=BATCH_MAX, json_schema_extra=TOLD_ONCE)] | None = Field(
-        default=None, description="refs or node ids"
+        default=None, description="refs or ids"
     )
     properties: Properties | None = None
 
@@ -79,13 +79,13 @@ class PlanArguments(Arguments):
 
 
 class NextArguments(Arguments):
-    project: Id | None = Field(default=None, description="omit if there is only one")
+    project: Id | None = Field(default=None, description="default the only one")
     node_id: Id | None = Field(default=None, description="this one")
-    scope: Id | None = Field(default=None, description="only below this node")
+    scope: Id | None = Field(default=None, description="only below it")
     filter: Properties | None = Field(default=None, description="properties to match")
     count: int = Field(default=1, description=f"1..{COUNT_MAX}")
-    claim: bool = Field(default=False, description="others skip it then")
-    release: Id | None = Field(default=None, description="gives this claim back")
+    claim: bool = Field(default=False, description="others skip it")
+    release: Id | None = Field(default=None, description="gives it back")
 
 
 class ContextArguments(Arguments):
@@ -111,13 +111,13 @@ class UpdateArgument(Arguments):
 
 class UpdateArguments(Arguments):
     updates: Annotated[list[UpdateArgument], Field(min_length=1, max_length=BATCH_MAX)]
-    receipt: bool = Field(default=False, description="signed, of what is resolved")
+    receipt: bool = Field(default=False, description="signed")
 
 
 class EdgeArgument(Arguments):
     source: Id = Field(alias="from")
     to: Id
-    type: Kind = Field(description="depends_on, relates_to or your own")
+    type: Kind = Field(description="depends_on, relates_to …")
     remove: bool = False
 
 
@@ -171,5 +171,5 @@ class HistoryArguments(Arguments):
 
 
 class OnboardArguments(Arguments):
-    project: Id | None = Field(default=None, description="omit if there is only one")
+    project: Id | None = Field(default=None, description="default the only one")
     evidence_limit: int = Field(default=20, ge=1, le=50)
