@@ -339,7 +339,7 @@ _EXPECTED = re.compile(
     tallystick\.toml | graph\.db | policy\.rego
     | _system/(lock | head | backups\.jsonl | registry\.json | ontology\.yaml | views\.db | (views|sql|text)\.lock)
     | _system/(stream(\.\w+){0,2} | stream\.missing/[0-9a-f]{64} | machine(\.lock)? | follow\.[\w-]+(\.lock)?)
-    | _system/(sessions/.* | verification\.(json | lock) | report_times)
+    | _system/(sessions/.* | verification\.(json | lock) | report_times | turnstile\.lock)
     | _system/log/\d{20}\.jsonl(\.torn-[\dTZ]+-\d+)?
     | _system/snapshots/\d{20}\.(snapshot | \w+-\d+\.index)
     | _system/audit/(\d{20}\.jsonl | head | lock)

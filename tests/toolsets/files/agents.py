@@ -105,7 +105,7 @@ class FilesAgent:
 
     def everything(self) -> dict[str, bytes]:
         """Files that tools could reach or damage; without what the store keeps for itself."""
-        own = ("views.db", "views.lock", "files.lock", "lock")
+        own = ("views.db", "views.lock", "files.lock", "turnstile.lock", "lock")
         return {
             str(path.relative_to(self.home)): path.read_bytes()
             for path in self.home.rglob("*")
