@@ -137,7 +137,7 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "Add or remove edges between work nodes. 'from' depends_on 'to'.",
      "applied rejected? newly_actionable? warnings?"),
     (graph_query, arguments.QueryArguments, "ri", "Find work nodes",
-     "List todos of a work project: open, blocked, done or claimed work nodes.",
+     "List todos of one work project: open, blocked, done or claimed work nodes.",
      "nodes total next_cursor?"),
     (graph_restructure, arguments.RestructureArguments, "d", "Change the plan",
      "Move, merge or drop (resolve with a reason) work nodes and their subtrees, all or none.",
