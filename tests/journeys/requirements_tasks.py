@@ -142,8 +142,8 @@ TASKS_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
      _BESIDE + "test_a_task_made_here_is_handed_out_by_work_the_urgent_first"),
     ("tasks, planned", "a planned node can be advanced here",
      _BESIDE + "test_a_planned_node_is_a_task_and_can_be_advanced"),
-    ("tasks, given up", "terminate blocks here and not in work",
-     _BESIDE + "test_what_is_given_up_blocks_here_and_not_there"),
+    ("tasks, given up", "terminate blocks here and in work",
+     _BESIDE + "test_a_terminated_task_blocks_its_dependents_in_both_until_they_are_unblocked"),
     ("tasks, replay", "cards kept up to date equal cards built anew",
      _BESIDE + "test_what_is_built_anew_is_what_was_kept"),
     # -- sql
