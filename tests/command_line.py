@@ -36,7 +36,7 @@ class CommandLine:
 
     def run(self, *words: object, stdin: str = "", **environ: str) -> CommandResult:
         """Raises what the command raises."""
-        return self._run(lambda: cli.commands([str(word) for word in words]), stdin, environ)
+        return self._run(lambda: cli.command_line()([str(word) for word in words]), stdin, environ)
 
     def main(self, *words: object, stdin: str = "", **environ: str) -> CommandResult:
         """All of it: errors are printed, and become exit codes."""

@@ -101,7 +101,7 @@ def _commands_in(line: str) -> Iterator[list[str]]:
 
 def _command(words: list[str]) -> Any:
     """The command that the first words name; None when there is none."""
-    found: Any = typer.main.get_command(cli.commands)
+    found: Any = typer.main.get_command(cli.command_line())
     for word in words:
         if not hasattr(found, "commands") or (word not in found.commands and found.params and words[0] != word):
             break

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_INIT = "tests/operations/test_init.py::"
-_COMMAND = "tests/test_cli_init.py::"
-_CHECKS = "tests/operations/test_client_checks.py::"
+_INIT = "tests/extensions/clients/test_init.py::"
+_COMMAND = "tests/extensions/clients/test_cli_init.py::"
+_CHECKS = "tests/extensions/clients/test_client_checks.py::"
 _PEOPLE = "tests/test_cli_people.py::"
 _REPOSITORY = "tests/test_repository.py::"
 

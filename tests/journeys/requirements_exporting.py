@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_EXPORTING = "tests/operations/test_exporting.py::"
-_VAULT = "tests/exporters/test_vault.py::"
-_OKF = "tests/exporters/test_okf.py::"
+_EXPORTING = "tests/extensions/exporters/test_exporting.py::"
+_VAULT = "tests/extensions/exporters/test_vault.py::"
+_OKF = "tests/extensions/exporters/test_okf.py::"
 
 EXPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("export-okf", "in the Open Knowledge Format every concept has a type and every link leads to a file",
@@ -18,13 +18,13 @@ EXPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("export-vault-texts", "what an agent wrote as text is no edge and no front matter",
      _VAULT + "test_what_an_agent_wrote_as_text_is_no_edge_and_no_front_matter"),
     ("export-server-memory", "server-memory reads what is exported for it",
-     "tests/exporters/test_server_memory.py::test_server_memory_reads_it"),
+     "tests/extensions/exporters/test_server_memory.py::test_server_memory_reads_it"),
     ("export-graphml", "GraphML is whole XML, and says the same whatever is written",
-     "tests/exporters/test_graphml.py::test_whatever_is_written_the_xml_is_whole_and_says_the_same"),
+     "tests/extensions/exporters/test_graphml.py::test_whatever_is_written_the_xml_is_whole_and_says_the_same"),
     ("export-mermaid", "a plan is a flowchart with states, claims and dependencies",
-     "tests/exporters/test_mermaid.py::test_a_plan_shows_states_claims_and_dependencies"),
+     "tests/extensions/exporters/test_mermaid.py::test_a_plan_shows_states_claims_and_dependencies"),
     ("export-mermaid-labels", "what a summary says is never syntax of Mermaid",
-     "tests/exporters/test_mermaid.py::test_what_a_summary_says_is_never_syntax"),
+     "tests/extensions/exporters/test_mermaid.py::test_what_a_summary_says_is_never_syntax"),
     ("export-trust", "the redacted stays so, the recalled says so, the deleted is not there, in every form",
      _EXPORTING + "test_the_redacted_stays_so_the_recalled_says_so_and_the_deleted_is_not_there"),
     ("export-as-of", "a moment of the past is exported as it was",
@@ -32,7 +32,7 @@ EXPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("export-project", "one project alone is exported with what hangs on it",
      _EXPORTING + "test_one_project_alone_with_what_hangs_on_it"),
     ("export-names", "no id leaves its directory or means something to a file system",
-     "tests/exporters/test_file_names.py::test_no_id_leaves_its_directory_or_means_something_to_a_file_system"),
+     "tests/extensions/exporters/test_file_names.py::test_no_id_leaves_its_directory_or_means_something_to_a_file_system"),
     ("export-whole", "an export that ends early leaves what was there",
      _EXPORTING + "test_one_that_ends_early_leaves_what_was_there"),
     ("export-foreign-directory", "force replaces no directory that is not an export",

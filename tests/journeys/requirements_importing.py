@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-_IMPORTING = "tests/operations/test_importing.py::"
-_SERVER_MEMORY = "tests/importers/test_server_memory.py::"
-_TRACKERS = "tests/importers/test_trackers.py::"
-_MARKDOWN = "tests/importers/test_markdown.py::"
-_SQLITE = "tests/importers/test_sqlite.py::"
+_IMPORTING = "tests/extensions/importers/test_importing.py::"
+_SERVER_MEMORY = "tests/extensions/importers/test_server_memory.py::"
+_TRACKERS = "tests/extensions/importers/test_trackers.py::"
+_MARKDOWN = "tests/extensions/importers/test_markdown.py::"
+_SQLITE = "tests/extensions/importers/test_sqlite.py::"
 _STORY = "tests/journeys/test_import_story.py::"
 
 IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
@@ -33,7 +33,7 @@ IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("import-server-memory", "what server-memory writes today is imported whole",
      _SERVER_MEMORY + "test_what_server_memory_writes_today_is_imported_whole"),
     ("import-claude-code", "a memory of Claude Code is a node with its place in the index",
-     "tests/importers/test_claude_code.py::test_a_memory_is_a_node_with_its_place_in_the_index"),
+     "tests/extensions/importers/test_claude_code.py::test_a_memory_is_a_node_with_its_place_in_the_index"),
     ("import-basic-memory", "notes of basic-memory keep their observations and relations",
      _MARKDOWN + "test_what_basic_memory_wrote_has_its_observations_and_relations"),
     ("import-markdown", "a vault is notes and links, by path, title or name",
@@ -61,5 +61,5 @@ IMPORTING_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("import-laws", "no damage to the files of a source makes its importer fail",
      "tests/laws/test_importers.py::test_no_damage_makes_an_importer_fail"),
     ("import-others", "an importer of another package is one of them",
-     "tests/importers/test_registry.py::test_an_importer_of_another_package_is_one_of_them"),
+     "tests/extensions/importers/test_registry.py::test_an_importer_of_another_package_is_one_of_them"),
 )  # fmt: skip

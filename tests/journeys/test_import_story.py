@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.command_line import CommandLine
-from tests.importers.imports import count, imported, json_lines, written
+from tests.extensions.importers.imports import count, imported, json_lines, written
 
 FACTS = 6_000
 SLICE = 1_000

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.importers import Atom, Task, Unmapped
-from tallystick.importers.registry import SOURCES, find
-from tallystick.operations.importing import atoms, facts, tasks
-from tests.importers.imports import FIXTURES
+from tallystick.extension import installed
+from tallystick.extensions.importers import Atom, Task, Unmapped
+from tallystick.extensions.importers.importing import atoms, facts, tasks
+from tallystick.extensions.importers.registry import find
+from tests.extensions.importers.imports import FIXTURES
 
 WORDS = [
     *(b"", b"\0", b"\xff", b"\n", b"---\n", b'"', b"{", b"}", b"[[", b"]]", b"null", b"1e999", b"&a ", b"*a", b": "),
@@ -28,7 +29,7 @@ EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Files of each source, small."""
     made = tmp_path_factory.mktemp("sources")
-    for source in SOURCES:
+    for source in installed().sources():
         fixture = FIXTURES / {"markdown": "basic-memory"}.get(source.name, source.name)
         (made / source.name).mkdir()
         if source.name == "swimlanes":
@@ -37,7 +38,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             _make_observations(made / source.name / "claude-mem.db", (fixture / "schema.sql").read_text())
         else:
             shutil.copytree(fixture, made / source.name, dirs_exist_ok=True)
-    return {source.name: made / source.name for source in SOURCES}
+    return {source.name: made / source.name for source in installed().sources()}
 
 
 def _make_graph(path: Path) -> None:
@@ -61,7 +62,7 @@ def _make_observations(path: Path, schema: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", [source.name for source in SOURCES])
+@pytest.mark.parametrize("name", [source.name for source in installed().sources()])
 @given(edits=EDITS, which=st.integers(0, 1_000))
 @settings(max_examples=40)
 def test_no_damage_makes_an_importer_fail(

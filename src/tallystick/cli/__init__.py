@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from typing import NoReturn
 
 import typer
@@ -22,7 +22,6 @@ from tallystick.cli import (
     cypher,
     emit,
     forget,
-    init,
     knowledge,
     maintenance,
     migrate,
@@ -47,6 +46,7 @@ from tallystick.cli.options import HELP
 from tallystick.cli.output import Styled, say
 from tallystick.cli.terminal_encoding import escape_what_is_missing
 from tallystick.errors import TallystickError
+from tallystick.extension import installed, load
 
 EXIT_CODES: dict[type[TallystickError], int] = {
     errors.InvalidArgument: 2,
@@ -66,7 +66,6 @@ EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": init.init,
     "serve": serving.serve,
     "status": people.status,
     "remember": people.remember,
@@ -117,6 +116,24 @@ GROUPS: dict[str, typer.Typer] = {
 """Words with words of their own: `tallystick work next`."""
 
 
+def words() -> list[str]:
+    """Return every word of the command line, in the order of `--help`."""
+    others = {name: each for name, each in installed().commands().items() if name not in _OURS}
+    first = [name for name, each in others.items() if each.is_first]
+    return [*first, *COMMANDS, *(name for name in others if name not in first), *GROUPS]
+
+
+_OURS = {*COMMANDS, *GROUPS}
+
+
+def _find(word: str) -> Callable[..., None] | typer.Typer:
+    """Return the command or the group of commands. The core's go before those of extensions."""
+    if word in _OURS:
+        return COMMANDS.get(word) or GROUPS[word]
+    command: Callable[..., None] | typer.Typer = load(installed().commands()[word].run)
+    return command
+
+
 def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
     """Whoever reads our output may have seen enough: that is no error."""
 
@@ -137,10 +154,6 @@ def _make_pipeable(group: typer.Typer) -> None:
         each.callback = _pipeable(each.callback) if each.callback else None
     if group.registered_callback and group.registered_callback.callback:
         group.registered_callback.callback = _pipeable(group.registered_callback.callback)
-
-
-for _each in GROUPS.values():
-    _make_pipeable(_each)
 
 
 def _version(wanted: bool) -> None:
@@ -170,19 +183,26 @@ def _command_line(names: Iterable[str]) -> typer.Typer:
     )
     made.callback()(_root)
     for name in names:
-        if name in COMMANDS:
-            made.command(name, cls=CLASSES.get(name))(_pipeable(COMMANDS[name]))
+        command = _find(name)
+        if isinstance(command, typer.Typer):
+            _make_pipeable(command)
+            made.add_typer(command, name=name)
         else:
-            made.add_typer(GROUPS[name], name=name)
+            made.command(name, cls=CLASSES.get(name))(_pipeable(command))
     return made
 
 
-commands = _command_line((*COMMANDS, *GROUPS))
+@cache
+def command_line() -> typer.Typer:
+    """Return the command line with every command."""
+    return _command_line(words())
 
 
-def _asked_for(words: list[str]) -> typer.Typer:
-    """A command line with that command alone if it is one: to prepare all of them takes longer than `serve` may."""
-    return _command_line(words[:1]) if words[:1] and words[0] in {*COMMANDS, *GROUPS} else commands
+def _asked_for(arguments: list[str]) -> typer.Typer:
+    """Return a command line with the one command that is called, if it is one: to prepare all of them, or to look for
+    extensions, takes longer than `serve` may."""
+    word = next(iter(arguments), "")
+    return _command_line([word]) if word in _OURS or word in words() else command_line()
 
 
 def main() -> None:

@@ -10,24 +10,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from typer.core import TyperCommand
 
-from tallystick.cli.filters import parse_moment
 from tallystick.cli.options import Base, Checkpoints, Json, Tenant, VerifierKeys, existing, read_checkpoints, settled
-from tallystick.cli.output import emit, note, progress, table
+from tallystick.cli.output import emit, note, progress
 from tallystick.errors import Conflict, InvalidArgument
+from tallystick.extension import installed
 from tallystick.operations import counted
 from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
     from tallystick.config import Settings
-    from tallystick.exporters.directory import Directory
     from tallystick.operations.backups.encryption import BackupKey
-    from tallystick.operations.exporting import Report as ExportReport
-    from tallystick.operations.importing.report import Report
     from tallystick.operations.transfer import Output
 
 Key = Annotated[
@@ -102,7 +99,8 @@ def export(
     """
     if form is not None:
         _refuse_options(["--encrypt"] if encrypt else [], "does not go with --as")
-        _export_as(form, file, ExportOptions(as_of, project, type, force), json, base, tenant)
+        export_as = installed().handler("export --as")
+        export_as(form, file, as_of=as_of, project=project, type=type, force=force, json=json, base=base, tenant=tenant)
         return
     others = (("--as-of", as_of), ("--project", project), ("--type", type), ("--json", json))
     _refuse_options([name for name, given in others if given], "needs --as")
@@ -114,11 +112,11 @@ def export(
     sealing_key = _newest_key(context.settings, key) if encrypt else None
     to_stdout = str(file) == "-"
     if not to_stdout:
-        _refuse_existing(file, force=force)
+        refuse_existing(file, force=force)
     name = "-" if to_stdout else str(file.absolute())
     with (
         progress() as tell,
-        nullcontext(sys.stdout.buffer) if to_stdout else _whole_file(file) as target,
+        nullcontext(sys.stdout.buffer) if to_stdout else whole_file(file) as target,
         _sealed(target, sealing_key) as output,
     ):
         done = asyncio.run(exported(context, output, name=name, progress=tell))
@@ -156,76 +154,9 @@ def _sealed(target: BinaryIO, key: BackupKey | None) -> Iterator[Output]:
     sealing.finish()
 
 
-class ExportOptions(NamedTuple):
-    as_of: str | None
-    project: str | None
-    type: str | None
-    force: bool
-
-
-def _export_as(
-    name: str, target: Path, options: ExportOptions, json: bool, base: Path | None, tenant: str | None
-) -> None:
-    from tallystick.exporters.registry import FORMS, find
-
-    if name == LIST:
-        if json:
-            emit([{"name": each.name, "writes": each.writes} for each in FORMS])
-        else:
-            table(("name", "writes"), [(each.name, each.writes) for each in FORMS])
-        return
-    form = find(name)
-    to_stdout = str(target) == "-"
-    if to_stdout and form.is_directory:
-        raise InvalidArgument(f"TARGET is missing: the directory that {name} is written to")
-    if to_stdout and json:
-        raise InvalidArgument("--json needs a TARGET: the report goes to standard output")
-    from tallystick import app
-    from tallystick.operations.exporting import Options, export_as
-
-    context = app.operation_context(existing(base=base, tenant=tenant))
-    asked = Options(parse_moment(options.as_of), options.project, options.type)
-    opened = _opened_target(target, is_directory=form.is_directory, force=options.force)
-    with opened as output, progress("items") as tell:
-        done = asyncio.run(export_as(context, form, output, asked, path=str(target), progress=tell))
-    if json:
-        emit(done)
-    else:
-        _draw_export(done)
-
-
-@contextmanager
-def _opened_target(target: Path, *, is_directory: bool, force: bool) -> Iterator[BinaryIO | Directory]:
-    if is_directory:
-        from tallystick.exporters.directory import whole_directory
-
-        with whole_directory(target, force=force) as directory:
-            yield directory
-    elif str(target) == "-":
-        yield sys.stdout.buffer
-    else:
-        _refuse_existing(target, force=force)
-        with _whole_file(target) as file:
-            yield file
-
-
-def _refuse_existing(file: Path, *, force: bool) -> None:
+def refuse_existing(file: Path, *, force: bool) -> None:
     if file.exists() and not force:
         raise Conflict(f"{file} is already there", code="FILE_EXISTS", hint="choose another name, or add --force")
-
-
-def _draw_export(done: ExportReport) -> None:
-    """On standard error: standard output may be the export."""
-    for loss in done.losses:
-        named = f" ({', '.join(loss.examples)}{' …' if (loss.count or 0) > len(loss.examples) else ''})"
-        note(f"{loss.what}{f' × {loss.count:,}' if loss.count else ''}: {loss.reason}{named if loss.examples else ''}")
-    into = "" if done.path == "-" else f" in {done.path}"
-    edges = "1 edge" if done.edges == 1 else f"{done.edges:,} edges"
-    note(f"{_entities(done.entities)} and {edges} at position {done.position}{into}")
-
-
-def _entities(number: int) -> str:
-    return "1 entity" if number == 1 else f"{number:,} entities"
 
 
 class ImportCommand(TyperCommand):
@@ -296,7 +227,8 @@ def import_(
     if source is not None:
         options = (("--replay", replay), ("--checkpoint", checkpoint), ("--vkey", vkey), ("--key", key))
         _refuse_options([name for name, given in options if given], "does not go with --from")
-        _import_from(source, file, dry_run, prefix, project, json, base, tenant)
+        import_from = installed().handler("import --from")
+        import_from(source, file, dry_run=dry_run, prefix=prefix, project=project, json=json, base=base, tenant=tenant)
         return
     others = (("--dry-run", dry_run), ("--prefix", prefix), ("--project", project))
     _refuse_options([name for name, given in others if given], "needs --from")
@@ -321,95 +253,6 @@ def import_(
 def _refuse_options(names: list[str], why: str) -> None:
     if names:
         raise InvalidArgument(f"{' and '.join(names)} {why}")
-
-
-# -- from another program
-
-
-def _import_from(
-    source: str,
-    path: Path | None,
-    dry_run: bool,
-    prefix: str,
-    project: str | None,
-    json: bool,
-    base: Path | None,
-    tenant: str | None,
-) -> None:
-    from tallystick.importers.registry import AUTO, find
-
-    if source == LIST:
-        _list_sources(json)
-        return
-    if source != AUTO:
-        find(source)
-    if path is None:
-        raise InvalidArgument("PATH is missing: the file or directory to read")
-    if not os.path.exists(path):
-        hint = "with --from a file or a directory is read, not standard input" if str(path) == "-" else None
-        raise InvalidArgument(f"cannot read {path}: no such file or directory", code="FILE_UNREADABLE", hint=hint)
-    from tallystick import app
-    from tallystick.operations.importing import Options, import_from
-
-    context = app.operation_context(settled(base=base, tenant=tenant))
-    begun: list[Report] = []
-    options = Options(dry_run=dry_run, prefix=prefix, project=project)
-    with _telling_how_far(begun), progress("items") as tell:
-        done = asyncio.run(import_from(context, source, path, options, report=begun.append, progress=tell))
-    if json:
-        emit(done)
-    else:
-        draw_report(done, str(context.settings.home))
-
-
-def _list_sources(json: bool) -> None:
-    from tallystick.importers.registry import sources
-
-    found = sources()
-    if json:
-        emit([{"name": each.name, "reads": each.reads} for each in found])
-    else:
-        table(("name", "reads"), [(each.name, each.reads) for each in found])
-
-
-@contextmanager
-def _telling_how_far(begun: list[Report]) -> Iterator[None]:
-    """What an import that does not come to its end has written, it says on its way out."""
-    try:
-        yield
-    except BaseException:
-        if begun and not begun[0].dry_run:
-            report = begun[0]
-            written = report.total("new") + report.total("changed")
-            note(
-                f"it ended early: {report.done:,} of {report.items:,} items were looked at, {written:,} of them are"
-                " written; the same command goes on from there"
-            )
-        raise
-
-
-def draw_report(report: Report, home: str) -> None:
-    if report.kinds:
-        columns = ("kind", "type", "new", "changed", "unchanged", "examples")
-        rows = [
-            (*map(str, (k.kind, k.type, k.new, k.changed, k.unchanged)), ", ".join(k.examples)) for k in report.kinds
-        ]
-        table(columns, rows)
-    if report.states:
-        table(
-            ("state there", "here", "tasks"), [(each.status, each.becomes, str(each.tasks)) for each in report.states]
-        )
-    if report.unmapped:
-        table(("not imported", "what", "why"), [(each.where, each.what, each.reason) for each in report.unmapped])
-    if report.unmapped_omitted:
-        note(f"and {report.unmapped_omitted:,} more that are not imported")
-    new, changed, same = (report.total(outcome) for outcome in ("new", "changed", "unchanged"))
-    left_out = len(report.unmapped) + report.unmapped_omitted
-    rest = f"{same:,} unchanged, {left_out:,} not imported"
-    if report.dry_run:
-        note(f"{new:,} new and {changed:,} changed items of {report.source} would be written; {rest}")
-    else:
-        note(f"{new:,} new and {changed:,} changed items of {report.source} written into {home}; {rest}")
 
 
 @contextmanager
@@ -449,7 +292,7 @@ def _unsealed(settings: Settings, source: BinaryIO, size: int, key: Path | None)
 
 
 @contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path) -> Iterator[BinaryIO]:
     """It appears under its name only when it is complete."""
     partial = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:

@@ -19,6 +19,7 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.commits import chain
 from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
+from tallystick.extension import installed
 from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.proof import prove
@@ -51,13 +52,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(settings: Settings) -> list[Finding]:
-    from tallystick.operations.client_checks import examine_clients
-
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
-    try:
-        found += examine_clients(settings.base)
-    except InvalidArgument as error:
-        found.append(Finding("clients", f"not looked for: {error.message}", "odd", error.hint))
+    for fault in installed().faults:
+        advice = "remove the package that brings it, or install a version that fits"
+        found.append(Finding("extension", f"{fault.name} is left out: {fault.reason}", "odd", advice))
+    for check in installed().checks():
+        found += check(settings)
     if not settings.has_log:
         return [*found, _no_log(settings)]
     for part in _PARTS:

@@ -1,0 +1,149 @@
+"""Extensions: optional capabilities. Each is a package that registers one `Extension` value.
+
+The core names no extension. It asks `installed()` for the contributions: the packages below `tallystick.extensions`,
+and those of other distributions, which name theirs by an entry point of the group `tallystick.extensions`.
+
+Contributions are references ("package.module:name"), so that a process imports only what its command needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import msgspec
+
+from tallystick.errors import NotFound
+
+GROUP = "tallystick.extensions"
+ATTRIBUTE = "EXTENSION"
+
+logger = logging.getLogger(__name__)
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A word of the command line."""
+
+    run: str
+    """Refers to the function, or to the Typer of a group of commands."""
+    is_first: bool = False
+    """Whether `--help` lists it before the commands of the core."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A program whose files `import --from` reads."""
+
+    name: str
+    reads: str
+    """What to name as PATH."""
+    module: str
+    """Has the functions of an importer."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A format that `export --to` writes besides our own."""
+
+    name: str
+    writes: str
+    module: str
+    is_directory: bool = False
+    needs_project: bool = False
+
+
+class Extension(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    commands: Mapping[str, Command] = {}
+    handlers: Mapping[str, str] = {}
+    """Options of a core command that an extension carries out, by the option: `import --from`."""
+    sources: Sequence[Source] = ()
+    """In the order in which `--from auto` guesses: the more exactly one is recognised, the earlier."""
+    forms: Sequence[Form] = ()
+    checks: Sequence[str] = ()
+    """Refer to functions of the settings that yield findings for `doctor`."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """An extension that is left out, and why."""
+
+    name: str
+    reason: str
+
+
+class Installed(msgspec.Struct, frozen=True):
+    extensions: tuple[Extension, ...]
+    faults: tuple[Fault, ...] = ()
+
+    def commands(self) -> dict[str, Command]:
+        return {name: command for each in self.extensions for name, command in each.commands.items()}
+
+    def sources(self) -> list[Source]:
+        return [source for each in self.extensions for source in each.sources]
+
+    def forms(self) -> list[Form]:
+        return [form for each in self.extensions for form in each.forms]
+
+    def checks(self) -> Iterator[Any]:
+        for each in self.extensions:
+            yield from map(load, each.checks)
+
+    def handler(self, option: str) -> Any:
+        """Return the function for an option of a core command. Raises NotFound."""
+        for each in self.extensions:
+            if option in each.handlers:
+                return load(each.handlers[option])
+        raise NotFound(
+            f"no extension that is installed carries out '{option}'",
+            code="NO_EXTENSION",
+            hint="'tallystick doctor' names extensions that were left out, and why",
+        )
+
+
+def load(reference: str) -> Any:
+    """Return the object that "package.module:name" refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def installed() -> Installed:
+    """Return the extensions of this installation. One that is at fault is left out, and logged."""
+    extensions: list[Extension] = []
+    faults: list[Fault] = []
+    for name, reference in _references():
+        try:
+            extension = load(reference)
+            _check(extension, extensions)
+        except Exception as error:
+            logger.warning("the extension '%s' is left out: %s", name, error)
+            faults.append(Fault(name, str(error) or type(error).__name__))
+        else:
+            extensions.append(extension)
+    return Installed(tuple(extensions), tuple(faults))
+
+
+def _references() -> Iterator[tuple[str, str]]:
+    """Yield name and reference of each: ours, then those of other distributions."""
+    try:
+        ours = import_module(GROUP)
+    except ImportError:
+        pass
+    else:
+        for each in pkgutil.iter_modules(ours.__path__):
+            yield each.name, f"{GROUP}.{each.name}:{ATTRIBUTE}"
+    for other in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        yield other.name, other.value
+
+
+def _check(extension: object, others: Sequence[Extension]) -> None:
+    if not isinstance(extension, Extension):
+        raise TypeError(f"it is a {type(extension).__name__}, not an Extension")
+    for other in others:
+        if other.name == extension.name:
+            raise ValueError(f"there is an extension '{other.name}' already")
+        if taken := [word for word in extension.commands if word in other.commands]:
+            raise ValueError(f"the command '{taken[0]}' is that of the extension '{other.name}'")

@@ -1,0 +1,1 @@
+"""Optional capabilities, a package each. No module outside imports them; `tallystick.extension` finds them."""

@@ -1,0 +1,138 @@
+"""Extensions: the core works without any of them, with those of others, and with those that are at fault."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick.extension import installed
+from tests.mcp_client import call, clean_environ, connect
+from tests.timeouts import SECONDS
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "tallystick"
+GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
+NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "__init__.py").exists())
+
+
+def tallystick(*words: object, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process whose modules are found in `path` first."""
+    environ = {**clean_environ(), "PYTHONPATH": str(path), "HOME": str(path), "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "tallystick", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=SECONDS, check=False)
+
+
+def test_every_folder_is_an_extension_of_its_own_name() -> None:
+    assert [each.name for each in installed().extensions] == NAMES
+    assert installed().faults == ()
+
+
+# -- without one of ours
+
+
+@pytest.fixture(params=NAMES)
+def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A copy of the source in which the folder of one extension is missing."""
+    path = tmp_path / "source"
+    shutil.copytree(SOURCE, path / "tallystick", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.rmtree(path / "tallystick" / "extensions" / request.param)
+    return path
+
+
+async def test_the_core_works_with_the_folder_of_an_extension_deleted(without: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    assert "serve" in tallystick("--help", path=without).stdout
+    async with connect(base, environ={**os.environ, "PYTHONPATH": str(without)}) as client:
+        node = {"id": "tea", "type": "Note", "attrs": {"text": "brewed at noon"}}
+        await call(client, "memory.write", op="UPSERT_NODE", node=node)
+        found = await call(client, "memory.search", query="brewed")
+        assert [each["id"] for each in found["entities"]] == ["tea"]
+        root = (await call(client, "graph_open", project="shop", goal="sell"))["root"]["id"]
+        await call(client, "graph_plan", nodes=[{"ref": "a", "summary": "order cups", "parent_ref": root}])
+        assert (await call(client, "graph_next", project="shop", claim=True))["nodes"]
+        await call(client, "memory.write", op="REDACT_NODE", node_id="tea", reason="asked to")
+    verified = tallystick("verify", "--base", base, path=without)
+    assert verified.returncode == 0, verified.stderr
+    files = [each for each in base.rglob("*") if each.is_file()]
+    assert files
+    assert [each.name for each in files if b"brewed" in each.read_bytes()] == []
+
+
+# -- one of somebody else
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """The package that the guide builds, installed beside ours."""
+    path = tmp_path / "site"
+    path.mkdir()
+    blocks = re.findall(r"`(\w+\.py)`.*?```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert [name for name, _ in blocks] == ["census.py", "census_command.py"]
+    for name, code in blocks:
+        (path / name).write_text(code)
+    register(path, "census", "census:EXTENSION")
+    return path
+
+
+def register(path: Path, name: str, reference: str) -> None:
+    """Put a distribution with one entry point into a directory."""
+    information = path / f"{name}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(f"[tallystick.extensions]\n{name} = {reference}\n")
+
+
+def test_the_extension_of_the_guide_has_a_command_and_a_check(other: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    line = '{"op": "UPSERT_NODE", "node": {"id": "a", "type": "Note", "attrs": {}}}\n'
+    (tmp_path / "lines.jsonl").write_text(line)
+    assert tallystick("import", tmp_path / "lines.jsonl", "--base", base, path=other).returncode == 0
+    counted = tallystick("census", "--base", base, path=other)
+    assert (counted.returncode, counted.stdout) == (0, "1 commits\n"), counted.stderr
+    assert "census" in tallystick("--help", path=other).stdout
+    assert "no backups are made" in tallystick("doctor", "--base", base, path=other).stdout
+
+
+FAULTS = {
+    "cannot be imported": ("raise RuntimeError('not today')", "not today"),
+    "is not there": ("", "has no attribute 'EXTENSION'"),
+    "is something else": ("EXTENSION = 7", "it is a int, not an Extension"),
+    "has a name that is taken": (
+        "from tallystick.extension import Extension\nEXTENSION = Extension(name='clients')",
+        "there is an extension 'clients' already",
+    ),
+    "has a command that is taken": (
+        "from tallystick.extension import Command, Extension\n"
+        "EXTENSION = Extension(name='odd', commands={'init': Command('odd:none')})",
+        "the command 'init' is that of the extension 'clients'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "reason"), FAULTS.values(), ids=FAULTS)
+def test_an_extension_at_fault_is_left_out_and_named(tmp_path: Path, code: str, reason: str) -> None:
+    path = tmp_path / "site"
+    path.mkdir()
+    (path / "odd.py").write_text(code)
+    register(path, "odd", "odd:EXTENSION")
+    assert "serve" in tallystick("--help", path=path).stdout
+    told = tallystick("doctor", "--base", tmp_path / "base", path=path)
+    assert "odd is left out" in told.stdout
+    assert reason in " ".join(told.stdout.split())
+
+
+def test_a_command_of_the_core_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "site"
+    path.mkdir()
+    (path / "odd.py").write_text(
+        "from tallystick.extension import Command, Extension\n"
+        "EXTENSION = Extension(name='odd', commands={'where': Command('odd:none')})"
+    )
+    register(path, "odd", "odd:EXTENSION")
+    assert str(tmp_path / "base") in tallystick("where", "--base", tmp_path / "base", path=path).stdout
