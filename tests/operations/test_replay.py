@@ -56,3 +56,23 @@ def test_a_replay_takes_every_vocabulary_and_twice_adds_nothing(tmp_path: Path) 
         assert (done["duplicates"] > 0) is duplicates
     assert entities(tmp_path / "other") == entities(tmp_path / "first")
     assert other.main("verify", "--views").code == 0
+
+
+def test_a_replay_brings_recalls_and_what_undid_them(tmp_path: Path) -> None:
+    first, other = CommandLine(tmp_path / "first"), CommandLine(tmp_path / "other")
+    for name in ("a", "b"):
+        first.write({"op": "UPSERT_NODE", "node": {"id": name, "type": "Note", "attrs": {}}, "actor": name})
+    for actor in ("a", "b"):
+        first.run("recall", "--actor", actor, "--reason", "guessed", "--yes")
+    newest = first.run("recall", "--list", "--json").json["recalls"][-1]
+    first.run("recall", "--undo", newest["recall"], "--reason", "checked")
+    exported = first.run("export", "-").out
+    for _ in range(2):
+        other.run("import", "-", "--replay", stdin=exported)
+    statuses = [
+        [(each["recall"], each["status"]) for each in memory.run("recall", "--list", "--json").json["recalls"]]
+        for memory in (first, other)
+    ]
+    assert statuses[0] == statuses[1]
+    assert sorted(status for _, status in statuses[1]) == ["active", "undone"]
+    assert other.main("verify", "--views").code == 0

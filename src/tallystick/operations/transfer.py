@@ -30,6 +30,7 @@ from tallystick.projections.checkpoints import Comparison, Known
 from tallystick.state.derivation import entity_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.state.trust import RESERVED as TRUST
 from tallystick.store import Store, Target
 from tallystick.toolsets import Answer
 from tallystick.toolsets.entity_rules import judge
@@ -270,7 +271,7 @@ async def _write_as_it_was(store: Any, principal: Principal, commit: Commit) -> 
         if known is not None:
             return known
         operation: Operation | None = Operation(commit.operation, commit.document())
-        if commit.operation in _UPSERTS:
+        if commit.operation in _UPSERTS and not str(commit.document().get("type")).startswith(TRUST):
             operation = judge(state, read_filter, Operation(commit.operation, commit.document()), commit.timestamp)
         if operation is None:
             return _newest(state, entity)
