@@ -53,6 +53,16 @@ async def test_pages_note_that_the_policy_may_withhold_entries(tmp_path: Path, p
             assert "withheld" not in await pages.html(path)
 
 
+@pytest.mark.parametrize(("path", "words"), [("/", "are not counted here"), ("/graph", "They are not counted")])
+async def test_pages_say_which_counts_are_left_out(tmp_path: Path, path: str, words: str) -> None:
+    async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
+        await written(base)
+        async with serving_store(base, READER) as pages:
+            assert words in await pages.html(path)
+        async with serving_store(base, AUDITOR) as pages:
+            assert words not in await pages.html(path)
+
+
 async def test_a_visitor_who_reads_everything_can_forget_a_person(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await written(base)
