@@ -847,7 +847,7 @@ def _count(group: _Group, started: float) -> None:
     metrics.appended(
         (entry.commit.operation for entry in group.entries),
         drafts=len(accepted),
-        size=group.bytes,
+        size=group.entries[-1].end - group.entries[0].offset,
         seconds=time.perf_counter() - started,
     )
 

@@ -189,7 +189,9 @@ def check_history(served_base: ServedBase, node_id: str, *versions: Document) ->
     current = told["entity"]["current_state"]
     same(current.get("attrs"), None if "oversize" in current else versions[-1])
     rows = list(csv.DictReader(io.StringIO(served_base.call("memory.lineage", entity_id=node_id, format="csv")["csv"])))
-    for row, step in zip(rows, told["lineage"], strict=True):
+    created, *updated = rows
+    same(json.loads(created["changes"] or "null"), None if created["oversize"] else difference({}, documents[0]))
+    for row, step in zip(updated, told["lineage"][1:], strict=True):
         same(json.loads(row["changes"] or "null"), step.get("changes"))
     events = served_base.call("memory.lineage", entity_id=node_id, format="openlineage_v1")["events"]
     hashes = [
