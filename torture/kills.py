@@ -26,7 +26,7 @@ from torture.writer import Plan, settled
 _LIVES = 4
 _ROLLERS = 3
 _ROLLING_BYTES = 1_024
-_ROLLS, _ROLLS_QUICK = 1_000, 150
+_ROLLS, _ROLLS_QUICK = 2_500, 150
 _CLIENTS = 8
 
 
