@@ -79,7 +79,7 @@ BEFORE = {
         "tallystick checkpoint > noted.checkpoint",
         "tallystick export export.jsonl && cp -r $(tallystick where) memory",
     ),
-    "import": (f"cp -r {ROOT / 'tests' / 'extensions' / 'importers' / 'fixtures'} ~/notes && cp ~/notes/server-memory/* ~/notes/",),
+    "import": (f"cp -r {ROOT}/tests/extensions/importers/fixtures ~/notes && cp ~/notes/server-memory/* ~/notes/",),
     "corrupt-log": ("tallystick export backup.jsonl",),
     "forget-a-person": (_written(("person-1", "Ada Example"), actor="crm"), "tallystick export backup.jsonl"),
     "recall-bad-writes": (_written(("page_12", "a"), ("page_14", "b"), ("page_15", "c"), actor="crawler"),),
