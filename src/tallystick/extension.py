@@ -46,7 +46,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """A format that `export --to` writes besides our own."""
+    """A format that `export --as` writes besides our own."""
 
     name: str
     writes: str

@@ -109,7 +109,7 @@ class Receipt(msgspec.Struct, Generic[A], frozen=True):
     erasure_pending: tuple[str, ...] = ()
     """What still holds a copy of what was redacted."""
     answer: A = None  # type: ignore[assignment]
-    """That of the proposal; None if it has none."""
+    """The answer of the proposal; None if it has none."""
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -44,7 +44,8 @@ _FILE_LOOKS_MAX = 3
 Look = Callable[[State, ReadFilter], T | Generator[None, None, T]]
 """Answers from the state what the filter lets it; a generator pauses for others. May be called several times."""
 Propose = Callable[[State, ReadFilter], Proposed[A] | Generator[None, None, Proposed[A]]]
-"""As that of a partition, with the filter of the caller. May be called several times, so it has no side effects."""
+"""Judge a write at the head, as `partition.Propose`, with the filter of the caller. Called several times, so it has no
+side effects."""
 
 
 class CitedFiles(Protocol):

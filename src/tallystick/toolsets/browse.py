@@ -83,13 +83,13 @@ def _projects(state: State, read_filter: ReadFilter, place: int) -> Page:
 
 
 def _entities(state: State, read_filter: ReadFilter, place: int, shown: int, room: int) -> Page:
-    found, behind = state.changed_before(place or None, _SCANNED)
+    found, following = state.changed_before(place or None, _SCANNED)
     chosen = read_filter.first(found, lambda each: read_filter.allows(each[1]), room)
     items = [Listed("entity", node_id, (state.owner(node_id) or ("",))[0]) for _, node_id in chosen]
     if len(chosen) == room:
-        behind = chosen[-1][0] if chosen else 0
-    is_over = behind <= 1 or shown + len(chosen) >= LISTED_MAX
-    return Page(items, None if is_over else f"e.{behind}.{shown + len(chosen)}")
+        following = chosen[-1][0] if chosen else 0
+    is_over = following <= 1 or shown + len(chosen) >= LISTED_MAX
+    return Page(items, None if is_over else f"e.{following}.{shown + len(chosen)}")
 
 
 def _read_cursor(cursor: str | None) -> tuple[str, int, int]:
@@ -136,10 +136,10 @@ def _changed_last(state: State, read_filter: ReadFilter, count: int) -> Breathin
     names: list[str] = []
     place: int | None = None
     while place != 0 and len(names) < count and not read_filter.pending:
-        found, behind = state.changed_before(place, _SCANNED)
+        found, following = state.changed_before(place, _SCANNED)
         chosen = read_filter.first(found, lambda each: read_filter.allows(each[1]), count - len(names))
         names += [node_id for _, node_id in chosen]
-        place = behind if behind > 1 else 0
+        place = following if following > 1 else 0
         yield
     return names
 

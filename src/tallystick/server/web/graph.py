@@ -202,7 +202,7 @@ async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbo
         [_node(each.id, {"type": each.type, "attrs": {"title": each.title}}, 1, None) for each in found.nodes],
         [GraphEdge(*each) for each in found.edges],
     )
-    behind = skip + PART
+    following = skip + PART
     return Neighbourhood(
         centre=None,
         hops=1,
@@ -210,9 +210,9 @@ async def _part(visit: Visit, kind: str | None, relation: str | None) -> Neighbo
         edges=edges,
         types=_counted(node.type for node in nodes if node.type is not None),
         relations=_counted(edge.relation for edge in edges),
-        is_truncated=found.is_cut or (found.has_more and behind > SKIPPED_MAX),
+        is_truncated=found.is_cut or (found.has_more and following > SKIPPED_MAX),
         drawing=draw_around(None, nodes, edges),
-        next=behind if found.has_more and behind <= SKIPPED_MAX else None,
+        next=following if found.has_more and following <= SKIPPED_MAX else None,
     )
 
 
