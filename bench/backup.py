@@ -11,11 +11,11 @@ from bench import Row
 from bench.bases import fill, note
 from tallystick import app
 from tallystick.config import Settings
-from tallystick.operations.backups.encryption import BackupKeys
-from tallystick.operations.backups.object_store import open_object_store
-from tallystick.operations.backups.repository import Repository
-from tallystick.operations.backups.restore import restore
-from tallystick.operations.backups.run import BackupDone, back_up
+from tallystick.extensions.backup.encryption import BackupKeys
+from tallystick.extensions.backup.object_store import open_object_store
+from tallystick.extensions.backup.repository import Repository
+from tallystick.extensions.backup.restore import restore
+from tallystick.extensions.backup.run import BackupDone, back_up
 
 
 def run(quick: bool = False) -> list[Row]:

@@ -27,14 +27,14 @@ from bench.bases import fill_log, note
 from tallystick import app
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings, load
+from tallystick.extensions.backup.encryption import load_backup_keys
+from tallystick.extensions.backup.object_store import open_object_store
+from tallystick.extensions.backup.repository import Repository
+from tallystick.extensions.backup.restore import restore
+from tallystick.extensions.backup.run import back_up
+from tallystick.extensions.backup.streams import make_copies
 from tallystick.log import Head
 from tallystick.log.files import SEGMENT_BYTES_MAX
-from tallystick.operations.backups.encryption import load_backup_keys
-from tallystick.operations.backups.object_store import open_object_store
-from tallystick.operations.backups.repository import Repository
-from tallystick.operations.backups.restore import restore
-from tallystick.operations.backups.run import back_up
-from tallystick.operations.backups.streams import make_copies
 from tallystick.operations.snapshot import take_snapshot
 from tallystick.partition import Partition, Propose
 from tallystick.snapshots import Snapshots

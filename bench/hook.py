@@ -19,7 +19,7 @@ import msgspec
 from bench import Row, say
 from bench.bases import fill
 from tallystick.commits import Operation, Verb
-from tallystick.hook.quoting import tokens
+from tallystick.extensions.hooks.quoting import tokens
 from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -27,7 +27,7 @@ from tallystick.projections.registry import Place
 
 WALL_TARGET = 300
 TOKENS_TARGET = 400
-_HOOK = [sys.executable, "-c", "from tallystick.hook import main; main()"]
+_HOOK = [sys.executable, "-c", "from tallystick.extensions.hooks.main import main; main()"]
 _EVENTS: dict[str, dict[str, Any]] = {
     "session-start": {"source": "startup"},
     "before-tool": {"tool_input": {"file_path": "src/part7/file77.py"}},

@@ -14,6 +14,7 @@ from typing import Any
 
 from bench import Row, percentile
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.log.files import FilesLog
 from tallystick.partition import Limits, Partition
 from tallystick.policy import Action, Principal
@@ -28,7 +29,6 @@ from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import prepare
 from tallystick.state.ontology import ConnectionType, define_connection_type, define_node_type, define_ontology
 from tallystick.store import Store
-from tallystick.toolsets.ontology import make_toolset
 
 KINDS = ("Project", "Action", "Context", "Person")
 RELS = ("NextAction", "DependsOn", "WaitingFor", "RequiresContext")

@@ -13,14 +13,14 @@ from bench import Row, percentile
 from bench.bases import fill, note, seal
 from tallystick import verify_standalone
 from tallystick.commits.signed_note import SignerKey
+from tallystick.extensions.proofs.checkpoints import check_opened, sign
+from tallystick.extensions.proofs.operations.proofs import prove_stored
+from tallystick.extensions.proofs.tiles import directory_of, read_place
 from tallystick.log import Head, head_after
 from tallystick.log.files import FilesLog
-from tallystick.operations.proofs import prove_stored
-from tallystick.projections.checkpoints import check_opened, sign
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
-from tallystick.projections.tiles import directory_of, read_place
 
 _CHECKPOINTS = 50
 _PROOFS = 200

@@ -14,13 +14,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tallystick import partition, tenant_projections
-from tallystick.hook import cited_files as hook_files
-from tallystick.log import jetstream
-from tallystick.log.jetstream import membership, stream
-from tallystick.operations import decisions, git_history, governance, kept_knowledge, policy_trial
+from tallystick.extensions.cluster import jetstream_log as jetstream
+from tallystick.extensions.cluster import membership, stream
+from tallystick.extensions.hooks import cited_files as hook_files
+from tallystick.extensions.ontology import views
+from tallystick.extensions.vectors import index as vectors
+from tallystick.extensions.web import actors, overview
+from tallystick.extensions.web.reports import governance, policy_trial
+from tallystick.extensions.why import git_history
+from tallystick.operations import decisions, kept_knowledge
 from tallystick.policy import gate
-from tallystick.projections import text, vectors, views, worker
-from tallystick.server.web import actors, overview
+from tallystick.projections import text, worker
 from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge import freshness
 from tallystick.toolsets.memory import word_search

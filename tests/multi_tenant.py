@@ -13,6 +13,7 @@ from tallystick.audit import Decided, Event
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events
 from tallystick.audit.writer import AuditWriter
+from tallystick.extensions.ontology import toolset as ontology
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import DistantPolicy, Policy, Principal
@@ -22,7 +23,7 @@ from tallystick.projections.content import Contents
 from tallystick.server.dispatch import Broken, Done, Refused, call, choose
 from tallystick.store import Store
 from tallystick.tenants import Tenants
-from tallystick.toolsets import knowledge, memory, ontology, work
+from tallystick.toolsets import knowledge, memory, work
 
 TENANTS = ("acme", "globex")
 

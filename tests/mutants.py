@@ -41,13 +41,13 @@ MODULES = {
         "commits/signed_note.py",
         ["tests/commits/test_signed_note.py", "tests/commits/test_quantum_signatures.py"],
     ),
-    "witness_request": ("commits/witness_request.py", ["tests/commits/test_witness_request.py"]),
+    "witness_request": ("extensions/proofs/witness_request.py", ["tests/commits/test_witness_request.py"]),
     "proof_file": (
-        "commits/proof_file.py",
+        "extensions/proofs/proof_file.py",
         ["tests/commits/test_proof_file.py", "tests/commits/test_quantum_signatures.py"],
     ),
     "dsse": ("commits/dsse.py", ["tests/commits/test_dsse.py"]),
-    "receipt": ("commits/receipt.py", ["tests/commits/test_receipt.py"]),
+    "receipt": ("extensions/proofs/receipt.py", ["tests/commits/test_receipt.py"]),
     "payloads": ("commits/payloads.py", ["tests/commits/test_payloads.py"]),
     "canonical": ("commits/canonical.py", ["tests/commits/test_canonical.py"]),
     "mask": ("commits/mask.py", ["tests/commits/test_mask.py"]),
@@ -57,8 +57,8 @@ MODULES = {
         ["tests/test_standalone_parts.py", "tests/test_standalone_files.py"],
     ),
     "log_proof": ("log/proof.py", ["tests/log/test_proof.py"]),
-    "proofs": ("operations/proofs.py", ["tests/operations/test_proof_parts.py"]),
-    "receipts": ("operations/receipts.py", ["tests/operations/test_receipt_parts.py"]),
+    "proofs": ("extensions/proofs/operations/proofs.py", ["tests/operations/test_proof_parts.py"]),
+    "receipts": ("extensions/proofs/operations/receipts.py", ["tests/operations/test_receipt_parts.py"]),
 }
 
 SETTINGS = """

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from tallystick.cli import main
+from tallystick.extensions.ontology.views import views_db
+from tallystick.extensions.vectors import projection as vectors
 from tallystick.projections.text import projection as text
-from tallystick.projections.vectors import projection as vectors
-from tallystick.projections.views import views_db
 from tallystick.state import snapshot
 
 if __name__ == "__main__":

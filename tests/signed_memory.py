@@ -7,18 +7,18 @@ from pathlib import Path
 import msgspec
 
 from tallystick.commits import Operation, Verb, chain
-from tallystick.commits.proof_file import (
+from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, SignerKey
+from tallystick.commits.tree import consistency_proof, inclusion_proof, root
+from tallystick.extensions.proofs.proof_file import (
     ConsistencyProof,
     InclusionProof,
     consistency_file,
     extra_of,
     inclusion_file,
 )
-from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, SignerKey
-from tallystick.commits.tree import consistency_proof, inclusion_proof, root
+from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, directory_of
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
-from tallystick.projections.tiles import Tiles, TilesProjection, directory_of
 from tests.commits_by_hand import append, draft, node
 
 ORIGIN = "shop.example/memory"

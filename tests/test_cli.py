@@ -28,6 +28,7 @@ from tallystick.cli.filters import parse_moment, parse_terms
 from tallystick.cli.serving import find_free_port, parse_address
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, StorageRefused
+from tallystick.extensions.vectors import model
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.policy import Principal
@@ -35,7 +36,6 @@ from tallystick.projections.consistency_check import rebuild
 from tallystick.projections.consistency_check.replay import Name, lock_of
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
-from tallystick.projections.vectors import model
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server import dispatch
 from tests import timeouts

@@ -15,8 +15,8 @@ import pytest
 
 from tallystick import verify_standalone as alone
 from tallystick.commits import Commit, chain, tree
-from tallystick.commits.proof_file import consistency_file, inclusion_file
 from tallystick.commits.signed_note import Checkpoint
+from tallystick.extensions.proofs.proof_file import consistency_file, inclusion_file
 from tallystick.log import Head
 from tallystick.log.head_file import encode_head
 from tests.commits.small_log import COMMITS, SIZE, checkpoint, consistency, inclusion

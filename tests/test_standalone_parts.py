@@ -18,8 +18,8 @@ import pytest
 
 from tallystick import verify_standalone as alone
 from tallystick.commits import Commit, Verb, chain, tree
-from tallystick.commits.proof_file import ConsistencyProof, InclusionProof, consistency_file, inclusion_file
 from tallystick.commits.signed_note import Checkpoint, SignerKey, VerifierKey
+from tallystick.extensions.proofs.proof_file import ConsistencyProof, InclusionProof, consistency_file, inclusion_file
 from tests.commits.small_log import COMMITS, SIZE, checkpoint, consistency, inclusion
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN, STRANGER, WITNESS, signed
 

@@ -55,11 +55,11 @@ UNNEEDED = {
     "uvloop",
     "yaml",
     "tallystick.policy.remote",
-    "tallystick.projections.lineage_emitter",
+    "tallystick.extensions.openlineage.lineage_emitter",
     "tallystick.server.http",
     "tallystick.server.mcp",
     "tallystick.server.rest",
-    "tallystick.projections.vectors.nearest",
+    "tallystick.extensions.vectors.nearest",
     "tallystick.telemetry.otlp",
 }
 
@@ -77,8 +77,8 @@ UNNEEDED_OVER_HTTP = {
     "rich",
     "tokenizers",
     "tallystick.policy.remote",
-    "tallystick.projections.lineage_emitter",
-    "tallystick.projections.vectors.nearest",
+    "tallystick.extensions.openlineage.lineage_emitter",
+    "tallystick.extensions.vectors.nearest",
     "tallystick.telemetry.otlp",
 }
 

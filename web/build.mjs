@@ -6,7 +6,7 @@ import { basename, dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const to = join(here, "../src/tallystick/server/web/static");
+const to = join(here, "../src/tallystick/extensions/web/static");
 const LICENCES = "licences.txt";
 
 const { outputFiles, metafile } = await build({

@@ -2,7 +2,7 @@
 import { NodeProgram } from "sigma/rendering";
 import { floatColor } from "sigma/utils";
 
-/** In the order of the shader's cases, and of `SHAPES` in server/web/shapes.py. */
+/** In the order of the shader's cases, and of `SHAPES` in extensions/web/shapes.py. */
 export const SHAPES = ["circle", "square", "diamond", "triangle", "hexagon", "page"];
 
 const VERTEX = `

@@ -21,6 +21,8 @@ import msgspec
 from tallystick.errors import NotFound
 
 GROUP = "tallystick.extensions"
+MODULE = "extension"
+"""Of a package of ours, so that importing any other module of the package does not import the contract."""
 ATTRIBUTE = "EXTENSION"
 
 logger = logging.getLogger(__name__)
@@ -134,7 +136,7 @@ def _references() -> Iterator[tuple[str, str]]:
         pass
     else:
         for each in pkgutil.iter_modules(ours.__path__):
-            yield each.name, f"{GROUP}.{each.name}:{ATTRIBUTE}"
+            yield each.name, f"{GROUP}.{each.name}.{MODULE}:{ATTRIBUTE}"
     for other in sorted(entry_points(group=GROUP), key=lambda each: each.name):
         yield other.name, other.value
 

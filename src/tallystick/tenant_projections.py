@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from tallystick.config import Settings
+from tallystick.extensions.cypher.engine import EngineThread, address_of
+from tallystick.extensions.cypher.walks import Budget, GraphWalks
+from tallystick.extensions.ontology.file_edits import FileEdits
+from tallystick.extensions.ontology.views import Views
+from tallystick.extensions.ontology.views.content_files import Edit
+from tallystick.extensions.vectors.index import VectorIndex
+from tallystick.extensions.vectors.projection import VectorProjection
 from tallystick.log import Entry, Log
 from tallystick.projections.content import Contents, Kind
-from tallystick.projections.cypher import EngineThread, address_of
-from tallystick.projections.cypher.walks import Budget, GraphWalks
-from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import BY_DEFAULT, Place
 from tallystick.projections.text import TextIndex
 from tallystick.projections.text.projection import TextProjection
-from tallystick.projections.vectors import VectorIndex
-from tallystick.projections.vectors.projection import VectorProjection
-from tallystick.projections.views import Views
-from tallystick.projections.views.content_files import Edit
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.projections.lineage_emitter import Destination
-    from tallystick.projections.witnesses import WitnessAddress
+    from tallystick.extensions.openlineage.lineage_emitter import Destination
+    from tallystick.extensions.proofs.witnesses import WitnessAddress
 
 Adopt = Callable[[str, Edit], Awaitable[None]]
 """Commits, for a tenant, what a person wrote into a content file."""

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tallystick.server.web.addresses import entity_address
-from tallystick.server.web.registry import PAGES
+from tallystick.extensions.web.addresses import entity_address
+from tallystick.extensions.web.registry import PAGES
 from tests.browser.harness import Browser, Visit
 from tests.browser.memories import Agent, import_lines
 from tests.mcp_client import start_http, stopping

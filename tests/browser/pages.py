@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tallystick.server.web.registry import PAGES
+from tallystick.extensions.web.registry import PAGES
 from tests.browser.harness import DECISIONS, THEMES, Browser, Look, Theme
 from tests.browser.memories import PROJECT, large, lived_in
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tallystick.commits import Commit, Operation, Verb
-from tallystick.commits.proof_file import ConsistencyProof, InclusionProof, extra_of
 from tallystick.commits.signed_note import Checkpoint
 from tallystick.commits.tree import consistency_proof, inclusion_proof, leaf_hash, node_hash, root
+from tallystick.extensions.proofs.proof_file import ConsistencyProof, InclusionProof, extra_of
 from tallystick.log import Head
 from tests.commits_by_hand import draft, entries, node
 from tests.signed_memory import ORIGIN, signed

@@ -9,7 +9,9 @@ import pytest
 
 from tallystick.commits import chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.commits.proof_file import (
+from tallystick.commits.signed_note import NoteRefused, SignerKey
+from tallystick.commits.tree import leaf_hash
+from tallystick.extensions.proofs.proof_file import (
     HASHES_MAX,
     PROOF_BYTES_MAX,
     ConsistencyProof,
@@ -23,8 +25,6 @@ from tallystick.commits.proof_file import (
     verify_consistency_file,
     verify_inclusion_file,
 )
-from tallystick.commits.signed_note import NoteRefused, SignerKey
-from tallystick.commits.tree import leaf_hash
 from tests.commits.small_log import COMMITS, SIZE, checkpoint, consistency, inclusion
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN, STRANGER, WITNESS, signed
 

@@ -8,7 +8,6 @@ from base64 import b64encode
 import pytest
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
-from tallystick.commits.proof_file import Trust, trusted_checkpoint
 from tallystick.commits.signed_note import (
     QUANTUM_KEY,
     Checkpoint,
@@ -19,6 +18,7 @@ from tallystick.commits.signed_note import (
     signer_key,
     verifier_key,
 )
+from tallystick.extensions.proofs.proof_file import Trust, trusted_checkpoint
 
 ORIGIN = "shop.example/memory"
 KEY = SignerKey(ORIGIN, bytes(range(32)))

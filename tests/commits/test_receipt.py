@@ -9,8 +9,10 @@ import pytest
 
 from tallystick.commits import Commit
 from tallystick.commits.dsse import Statement, Subject, sign_statement
-from tallystick.commits.proof_file import InclusionProof, Trust, consistency_file, inclusion_file
-from tallystick.commits.receipt import (
+from tallystick.commits.signed_note import NoteRefused, SignerKey
+from tallystick.commits.tree import leaf_hash
+from tallystick.extensions.proofs.proof_file import InclusionProof, Trust, consistency_file, inclusion_file
+from tallystick.extensions.proofs.receipt import (
     PREDICATE_TYPE,
     Cited,
     Claim,
@@ -23,8 +25,6 @@ from tallystick.commits.receipt import (
     entry_of,
     statement_of,
 )
-from tallystick.commits.signed_note import NoteRefused, SignerKey
-from tallystick.commits.tree import leaf_hash
 from tests.commits.small_log import COMMITS, EDGE, SIZE, checkpoint, consistency, inclusion
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN, signed
 

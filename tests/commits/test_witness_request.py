@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.commits.signed_note import NoteRefused
-from tallystick.commits.witness_request import BODY_BYTES_MAX, WitnessRequest, encode_request, parse_request
+from tallystick.extensions.proofs.witness_request import BODY_BYTES_MAX, WitnessRequest, encode_request, parse_request
 
 HASH = bytes(range(32))
 LINE = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -20,16 +20,16 @@ from tallystick import app, tenant_projections
 from tallystick.commits import Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import InvalidArgument, LimitExceeded, StorageRefused, TallystickError
+from tallystick.extensions.cypher.engine import EngineAddress, EngineAway, EngineThread, Rows, address_of
+from tallystick.extensions.cypher.operation import ask
+from tallystick.extensions.cypher.projection import CypherProjection
 from tallystick.log import Head, Log
 from tallystick.log.files import FilesLog
-from tallystick.operations.cypher import ask
 from tallystick.operations.tenants import delete
 from tallystick.operations.verify import verify
 from tallystick.policy import Principal
 from tallystick.projections import Projection
 from tallystick.projections.consistency_check import compare, rebuild
-from tallystick.projections.cypher import EngineAddress, EngineAway, EngineThread, Rows, address_of
-from tallystick.projections.cypher.projection import CypherProjection
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import PROJECTIONS, Place, pending_erasures
 from tallystick.projections.worker import ProjectionWorker

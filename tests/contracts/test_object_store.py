@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
-from tallystick.operations.backups.object_store import ObjectStore, open_object_store, shown
+from tallystick.extensions.backup.object_store import ObjectStore, open_object_store, shown
 from tests import object_stores
 from tests.object_stores import StoreServer
 

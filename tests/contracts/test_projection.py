@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from tallystick.commits import Operation, Verb
+from tallystick.extensions.openlineage.lineage_emitter import Destination
+from tallystick.extensions.vectors import model
+from tallystick.extensions.vectors.index import VectorIndex
+from tallystick.extensions.vectors.projection import VectorProjection
 from tallystick.log import Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection, Settling
 from tallystick.projections.database import Reader
-from tallystick.projections.lineage_emitter import Destination
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import COPIES, PROJECTIONS, Place
-from tallystick.projections.vectors import VectorIndex, model
-from tallystick.projections.vectors.projection import VectorProjection
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
 from tests.projections.test_openlineage import Received

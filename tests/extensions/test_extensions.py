@@ -18,7 +18,9 @@ from tests.timeouts import SECONDS
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
-NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "__init__.py").exists())
+NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
+ENTWINED = {"cypher", "files", "hooks", "ontology", "proofs", "tasks", "vectors", "web", "why"}
+"""Extensions that the core still imports. Add none: `pyproject.toml` lists the imports that have to go."""
 
 
 def tallystick(*words: object, path: Path) -> subprocess.CompletedProcess[str]:
@@ -36,7 +38,7 @@ def test_every_folder_is_an_extension_of_its_own_name() -> None:
 # -- without one of ours
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[name for name in NAMES if name not in ENTWINED])
 def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of the source in which the folder of one extension is missing."""
     path = tmp_path / "source"

@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey, verifier_key
-from tallystick.commits.witness_request import encode_request
+from tallystick.extensions.proofs.checkpoints import Known, read_kept
+from tallystick.extensions.proofs.operations.witness import Witness
+from tallystick.extensions.proofs.tiles import directory_of
+from tallystick.extensions.proofs.witness_request import encode_request
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.operations.witness import Witness
-from tallystick.projections.checkpoints import Known, read_kept
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
-from tallystick.projections.tiles import directory_of
 from tests.commits_by_hand import append, draft, node
 
 BIN = Path(__file__).parents[2] / ".foreign" / "bin"

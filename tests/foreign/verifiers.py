@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tallystick.commits.proof_file import ConsistencyProof, InclusionProof
 from tallystick.commits.signed_note import Checkpoint, VerifierKey, parse_checkpoint, parse_note
+from tallystick.extensions.proofs.proof_file import ConsistencyProof, InclusionProof
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

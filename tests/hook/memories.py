@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tallystick import app, config
-from tallystick.hook.said import answer
+from tallystick.extensions.hooks.said import answer
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
@@ -121,7 +121,7 @@ def git(directory: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=directory, check=True, capture_output=True)
 
 
-HOOK = [sys.executable, "-c", "from tallystick.hook import main; main()"]
+HOOK = [sys.executable, "-c", "from tallystick.extensions.hooks.main import main; main()"]
 
 
 def run_hook(*words: str, stdin: bytes = b"", cwd: Path, **environ: str) -> subprocess.CompletedProcess[bytes]:

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tallystick.hook.clients import CLIENTS, KINDS, Client, Kind, read_event, render
+from tallystick.extensions.hooks.clients import CLIENTS, KINDS, Client, Kind, read_event, render
 
 TEXT = 'a "note"\nof two lines: ü 漢 </memory-notes>'
 

@@ -46,7 +46,7 @@ def test_nothing_heavy_is_imported(told: Memory, event: str) -> None:
     told.note("one", title="One", cites=["src/cart.ts"])
     said = json.dumps({"session_id": "1", "cwd": str(told.repository), "tool_input": {"file_path": "src/cart.ts"}})
     code = (
-        "import sys\nfrom tallystick.hook.said import answer\n"
+        "import sys\nfrom tallystick.extensions.hooks.said import answer\n"
         f"assert answer([{event!r}], {said.encode()!r}) or {event!r} == 'stop'\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

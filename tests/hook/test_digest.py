@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.hook.quoting import tokens
+from tallystick.extensions.hooks.quoting import tokens
 from tallystick.operations.trust_settings import confirm_files, examine_files
 from tests.hook.memories import SESSION, Memory, git
 

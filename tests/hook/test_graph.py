@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.hook.graph import opened
+from tallystick.extensions.hooks.graph import opened
 from tests.hook.memories import Memory
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.hook.digest import Line, put_together
-from tallystick.hook.quoting import END, FRAME, TAG, framed, plain, quoted, tokens
+from tallystick.extensions.hooks.digest import Line, put_together
+from tallystick.extensions.hooks.quoting import END, FRAME, TAG, framed, plain, quoted, tokens
 from tests.tokens import IS_INSTALLED, count_tokens
 
 

@@ -15,6 +15,9 @@ import msgspec
 
 from tallystick import app
 from tallystick.config import Settings
+from tallystick.extensions.web.context import WebContext
+from tallystick.extensions.web.login import CALLBACK_PATH, LOGGED_OUT_PATH, Login
+from tallystick.extensions.web.responses import WebPages
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.http import http_app
@@ -22,9 +25,6 @@ from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import build_admission
 from tallystick.server.oauth.http_client import HttpClient
 from tallystick.server.oauth.introspection import Client
-from tallystick.server.web.context import WebContext
-from tallystick.server.web.login import CALLBACK_PATH, LOGGED_OUT_PATH, Login
-from tallystick.server.web.responses import WebPages
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge import make_tool_context
 from tests.identity.provider import submit

@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from tallystick.server.web.addresses import with_query
+from tallystick.extensions.web.addresses import with_query
 from tests.identity.browsing import JSON, SITE, Browser, Site, serving
 from tests.identity.provider import INSTALLED, provider
 from tests.server.web.acting import form_of, forms_of

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from tallystick.commits import Operation, Verb, chain
 from tallystick.config import Settings
 from tallystick.errors import Conflict
+from tallystick.extensions.backup.capture import capture_tenant
+from tallystick.extensions.backup.encryption import BackupKey, BackupKeys
+from tallystick.extensions.backup.manifest import FORMAT, Manifest, TenantBackup
+from tallystick.extensions.backup.object_store import DirectoryStore
+from tallystick.extensions.backup.repository import Repository
+from tallystick.extensions.backup.restore import AsOf, restore
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tallystick.log.unopened import unopened
-from tallystick.operations.backups.capture import capture_tenant
-from tallystick.operations.backups.encryption import BackupKey, BackupKeys
-from tallystick.operations.backups.manifest import FORMAT, Manifest, TenantBackup
-from tallystick.operations.backups.object_store import DirectoryStore
-from tallystick.operations.backups.repository import Repository
-from tallystick.operations.backups.restore import AsOf, restore
 from tallystick.projections.content import Contents
 from tests.commits_by_hand import draft, entries, node
 

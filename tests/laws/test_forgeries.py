@@ -21,7 +21,10 @@ import pytest
 from tallystick import verify_standalone
 from tallystick.commits import Commit, chain
 from tallystick.commits.canonical import canonical_bytes
-from tallystick.commits.proof_file import (
+from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, parse_checkpoint, parse_note
+from tallystick.errors import Corrupt
+from tallystick.extensions.proofs.operations.proofs import check_proof, prove_stored, refuse_split_view
+from tallystick.extensions.proofs.proof_file import (
     ConsistencyProof,
     InclusionProof,
     Trust,
@@ -30,12 +33,9 @@ from tallystick.commits.proof_file import (
     inclusion_file,
     parse_proof,
 )
-from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, parse_checkpoint, parse_note
-from tallystick.errors import Corrupt
+from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.head_file import encode_head
-from tallystick.operations.proofs import check_proof, prove_stored, refuse_split_view
-from tallystick.projections.tiles import TilesProjection, directory_of
 from tests.command_line import CommandLine
 from tests.foreign.verifiers import (
     NO_PYTHON,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.commits import Operation, Verb
-from tallystick.hook.graph import Graph, opened
+from tallystick.extensions.hooks.graph import Graph, opened
 from tallystick.log import Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.projections.sql import SqlProjection, database_path

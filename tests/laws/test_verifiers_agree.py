@@ -11,12 +11,12 @@ import pytest
 
 from tallystick import verify_standalone
 from tallystick.commits import Commit, Operation, Verb, chain
-from tallystick.commits.proof_file import Trust, inclusion_file
 from tallystick.commits.signed_note import NoteRefused
 from tallystick.errors import Corrupt
+from tallystick.extensions.proofs.operations.proofs import check_proof
+from tallystick.extensions.proofs.proof_file import Trust, inclusion_file
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.operations.proofs import check_proof
 from tests.commits_by_hand import append, draft, node
 from tests.laws.test_damage import harms
 from tests.signed_memory import KEY, PLAIN, signed_memory

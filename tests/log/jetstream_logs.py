@@ -7,9 +7,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tallystick.log.jetstream import JetStreamLog, Place
-from tallystick.log.jetstream.client import Servers
-from tallystick.log.jetstream.stream import Trust
+from tallystick.extensions.cluster.client import Servers
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog, Place
+from tallystick.extensions.cluster.stream import Trust
 from tests.nats_cluster import Cluster
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
+from tallystick.extensions.cluster import clearing, erasure
+from tallystick.extensions.cluster.clearing import Clearing
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog
 from tallystick.log import Entry, Log
-from tallystick.log.jetstream import JetStreamLog, clearing, erasure
-from tallystick.log.jetstream.clearing import Clearing
 from tests.commits_by_hand import append, draft, filled, node
 from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log

@@ -15,16 +15,18 @@ import pytest
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
-from tallystick.log import Entry, Head, Log, jetstream
+from tallystick.extensions.cluster import catching_up, copy, erasure
+from tallystick.extensions.cluster import jetstream_log as jetstream
+from tallystick.extensions.cluster.client import Client, NoAnswer
+from tallystick.extensions.cluster.durability import find_unsynced
+from tallystick.extensions.cluster.inspection import inspect
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog
+from tallystick.extensions.cluster.membership import Membership
+from tallystick.extensions.cluster.messages import Message
+from tallystick.extensions.cluster.shared_key import shared_key
+from tallystick.extensions.cluster.stream import Stream, Trust
+from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
-from tallystick.log.jetstream import JetStreamLog, catching_up, copy, erasure
-from tallystick.log.jetstream.client import Client, NoAnswer
-from tallystick.log.jetstream.durability import find_unsynced
-from tallystick.log.jetstream.inspection import inspect
-from tallystick.log.jetstream.membership import Membership
-from tallystick.log.jetstream.messages import Message
-from tallystick.log.jetstream.shared_key import shared_key
-from tallystick.log.jetstream.stream import Stream, Trust
 from tallystick.log.proof import prove
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
@@ -246,7 +248,7 @@ def test_a_machine_without_a_copy_waits_for_a_stream_that_elects_a_leader(
 def test_a_machine_without_a_copy_does_not_start_without_servers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.log.jetstream.membership.START_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.extensions.cluster.membership.START_SECONDS", 0.0)
     with running(tmp_path / "nats") as servers:
         place = place_of(servers, tmp_path / "base", stream="tally-0")
     with pytest.raises(StorageRefused) as caught:

@@ -13,10 +13,11 @@ import pytest
 from tallystick.commits import Operation, Verb, chain, mask
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import StorageRefused
+from tallystick.extensions.cluster import contents, erasure, migration
+from tallystick.extensions.cluster.client import NoAnswer
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog
 from tallystick.log import Entry, Log
 from tallystick.log.files import FilesLog
-from tallystick.log.jetstream import JetStreamLog, contents, erasure, migration
-from tallystick.log.jetstream.client import NoAnswer
 from tests.commits_by_hand import append, draft, filled
 from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log, place_of, stream_for
@@ -148,8 +149,8 @@ def test_servers_that_cannot_store_a_content_store_no_commit_that_names_it(
         raise NoAnswer("no leader", was_sent=False)
 
     log = open_log(nats_server, tmp_path, stream=stream_for(tmp_path))
-    monkeypatch.setattr("tallystick.log.jetstream.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("tallystick.log.jetstream.store", silent)
+    monkeypatch.setattr("tallystick.extensions.cluster.jetstream_log.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.extensions.cluster.jetstream_log.store", silent)
     with pytest.raises(StorageRefused) as caught:
         append(log, draft(document("a", kept(tmp_path, b"x"))))
     assert caught.value.code == "LOG_UNREACHABLE"

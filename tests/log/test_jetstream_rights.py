@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tallystick.errors import HeadMoved, StorageRefused, TallystickError, Unsettled
-from tallystick.log import Head, Log, jetstream
-from tallystick.log.jetstream import JetStreamLog, membership
-from tallystick.log.jetstream.client import Servers
+from tallystick.extensions.cluster import jetstream_log as jetstream
+from tallystick.extensions.cluster import membership
+from tallystick.extensions.cluster.client import Servers
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog
+from tallystick.log import Head, Log
 from tests.commits_by_hand import append, draft, filled, node
 from tests.log.jetstream_logs import place_of
 from tests.log.nats_identities import Identities

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tallystick.errors import InvalidArgument, StorageRefused
-from tallystick.log.jetstream import JetStreamLog
-from tallystick.log.jetstream.client import Servers
+from tallystick.extensions.cluster.client import Servers
+from tallystick.extensions.cluster.jetstream_log import JetStreamLog
 from tests.commits_by_hand import append, draft, node
 from tests.log.jetstream_logs import place_of
 from tests.log.nats_identities import USER, Identities, Signer
@@ -74,7 +74,7 @@ def test_tls_with_an_authority_of_our_own_and_a_certificate_of_ours(
         urls = tuple(url.replace("nats://", "tls://") for url in servers.url.split(","))
         shown = {"urls": urls, "tls_ca": cert, "tls_cert": cert, "tls_key": key}
         assert written(servers, tmp_path / "base", **shown) == 1
-        monkeypatch.setattr("tallystick.log.jetstream.membership.START_SECONDS", 0.5)
+        monkeypatch.setattr("tallystick.extensions.cluster.membership.START_SECONDS", 0.5)
         with pytest.raises(StorageRefused, match="cannot be reached"):
             written(servers, tmp_path / "trusts nobody", urls=urls, tls_cert=cert, tls_key=key)
 
@@ -83,7 +83,7 @@ def test_a_name_and_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with running(tmp_path / "nats", extra="authorization { user: ann, password: secret }") as servers:
         urls = tuple(url.replace("nats://", "nats://ann:secret@") for url in servers.url.split(","))
         assert written(servers, tmp_path / "base", urls=urls) == 1
-        monkeypatch.setattr("tallystick.log.jetstream.membership.START_SECONDS", 0.5)
+        monkeypatch.setattr("tallystick.extensions.cluster.membership.START_SECONDS", 0.5)
         with pytest.raises(StorageRefused) as caught:
             written(servers, tmp_path / "nobody", urls=tuple(servers.url.split(",")))
         assert "secret" not in str(caught.value)
@@ -125,7 +125,7 @@ def test_the_seed_of_an_nkey_is_signed_with(tmp_path: Path, monkeypatch: pytest.
     other.write_text(stranger.seed)
     with running(tmp_path / "nats", extra=f"authorization {{ users: [ {{ nkey: {user.public} }} ] }}") as servers:
         assert written(servers, tmp_path / "base", nkey=seed) == 1
-        monkeypatch.setattr("tallystick.log.jetstream.membership.START_SECONDS", 2.0)
+        monkeypatch.setattr("tallystick.extensions.cluster.membership.START_SECONDS", 2.0)
 
         def is_told_why() -> bool:
             with pytest.raises(StorageRefused) as caught:
@@ -157,7 +157,7 @@ def test_a_file_that_holds_no_seed_is_refused_without_showing_it(
 def test_an_nkey_without_its_package_is_refused_with_what_to_install(
     nats_server: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.log.jetstream.credentials.find_spec", lambda name: None)
+    monkeypatch.setattr("tallystick.extensions.cluster.credentials.find_spec", lambda name: None)
     with pytest.raises(InvalidArgument) as caught:
         written(nats_server, tmp_path / "base", nkey=tmp_path / "user.nk")
     assert (caught.value.code, caught.value.hint) == ("EXTRA_MISSING", "install it with: pip install nkeys")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.log.jetstream.client import Client, NoAnswer
-from tallystick.log.jetstream.copy import machine_id
-from tallystick.log.jetstream.membership import join, leave
-from tallystick.log.jetstream.other_machines import OtherMachines, digits_of
+from tallystick.extensions.cluster.client import Client, NoAnswer
+from tallystick.extensions.cluster.copy import machine_id
+from tallystick.extensions.cluster.membership import join, leave
+from tallystick.extensions.cluster.other_machines import OtherMachines, digits_of
 from tests.commits_by_hand import append, draft, node
 from tests.log.jetstream_logs import open_log, place_of, stream_for
 from tests.nats_cluster import Cluster

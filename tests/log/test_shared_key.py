@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.log.jetstream.messages import Message
-from tallystick.log.jetstream.shared_key import KEY_BYTES, get_or_make, shared_key
-from tallystick.log.jetstream.stream import Stream, WrongSequence
+from tallystick.extensions.cluster.messages import Message
+from tallystick.extensions.cluster.shared_key import KEY_BYTES, get_or_make, shared_key
+from tallystick.extensions.cluster.stream import Stream, WrongSequence
 from tests.log.jetstream_logs import place_of, stream_for
 from tests.nats_cluster import Cluster, running
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.extensions.cluster.membership import TURN_SECONDS, Membership, join, leave
+from tallystick.extensions.cluster.turns import TURN_SECONDS as TURN
+from tallystick.extensions.cluster.turns import WAIT_SECONDS_MAX, Turns
 from tallystick.log import Head
-from tallystick.log.jetstream.membership import TURN_SECONDS, Membership, join, leave
-from tallystick.log.jetstream.turns import TURN_SECONDS as TURN
-from tallystick.log.jetstream.turns import WAIT_SECONDS_MAX, Turns
 from tests.log.jetstream_logs import place_of, stream_for
 from tests.nats_cluster import running
 from tests.timeouts import wait_until

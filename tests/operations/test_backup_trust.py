@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
-from tallystick.log import Head
-from tallystick.operations.backups.contents import is_plain, require_contained
-from tallystick.operations.backups.manifest import (
+from tallystick.extensions.backup.contents import is_plain, require_contained
+from tallystick.extensions.backup.manifest import (
     LogPart,
     Manifest,
     Piece,
@@ -24,6 +23,7 @@ from tallystick.operations.backups.manifest import (
     read_manifest,
     sign_manifest,
 )
+from tallystick.log import Head
 from tests.command_line import CommandLine, node
 from tests.operations.test_backups import Place, put_content
 
@@ -54,9 +54,9 @@ def forge_tenant(place: Place, change: Change, name: str = "default") -> None:
 
 
 def put(place: Place, data: bytes) -> Piece:
-    from tallystick.operations.backups.encryption import BackupKeys
-    from tallystick.operations.backups.object_store import open_object_store
-    from tallystick.operations.backups.repository import Repository
+    from tallystick.extensions.backup.encryption import BackupKeys
+    from tallystick.extensions.backup.object_store import open_object_store
+    from tallystick.extensions.backup.repository import Repository
 
     return Repository(open_object_store(place.url), BackupKeys()).put_piece(data)
 

@@ -122,7 +122,7 @@ def test_a_backup_is_listed_however_high_its_number(place: Place) -> None:
 
 
 def test_many_small_backups_leave_few_parts(place: Place) -> None:
-    from tallystick.operations.backups.manifest import read_manifest
+    from tallystick.extensions.backup.manifest import read_manifest
 
     for number in range(12):
         log = FilesLog(place.shell.base / "_system")
@@ -171,7 +171,7 @@ def test_backups_are_kept_by_number_and_what_only_the_old_needed_goes(place: Pla
 
 
 def test_backups_are_kept_by_age_and_the_newest_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tallystick.operations.backups import run
+    from tallystick.extensions.backup import run
 
     place.back_up()
     later = wall_clock() + 3 * 86_400_000
@@ -398,7 +398,7 @@ def test_a_copy_that_went_its_own_way_is_refused(place: Place) -> None:
 @pytest.mark.parametrize("format", [0, 2])
 def test_another_format_is_refused_with_what_to_do(place: Place, format: int) -> None:
     from tallystick.commits.dsse import sign_payload
-    from tallystick.operations.backups.manifest import PAYLOAD_TYPE
+    from tallystick.extensions.backup.manifest import PAYLOAD_TYPE
 
     place.back_up()
     (place.store / "manifests" / "0000000001").write_bytes(
@@ -413,7 +413,7 @@ def test_another_format_is_refused_with_what_to_do(place: Place, format: int) ->
 def test_a_manifest_cannot_name_a_file_outside_what_backups_hold(place: Place, path: str) -> None:
     import msgspec
 
-    from tallystick.operations.backups.manifest import StoredFile, read_manifest, sign_manifest
+    from tallystick.extensions.backup.manifest import StoredFile, read_manifest, sign_manifest
 
     place.back_up()
     stored = place.store / "manifests" / "0000000001"

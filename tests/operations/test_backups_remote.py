@@ -20,11 +20,11 @@ import pytest
 from tallystick import config
 from tallystick.clock import wall_clock
 from tallystick.errors import Conflict, StorageRefused, TallystickError
+from tallystick.extensions.backup import schedule
+from tallystick.extensions.backup.object_store import open_object_store
 from tallystick.log.backups import read_targets
 from tallystick.log.files import FilesLog
 from tallystick.log.unopened import unopened
-from tallystick.operations.backups import schedule
-from tallystick.operations.backups.object_store import open_object_store
 from tests import object_stores, timeouts
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft

@@ -17,12 +17,12 @@ from tallystick.commits.dsse import sign_payload
 from tallystick.commits.signed_note import signer_key
 from tallystick.config import Settings
 from tallystick.errors import TallystickError
-from tallystick.log.jetstream.client import Client, Servers
-from tallystick.log.jetstream.messages import Layout, group_headers, group_lines
-from tallystick.operations.backups.encryption import load_backup_keys
-from tallystick.operations.backups.follow_stream import following
-from tallystick.operations.backups.manifest import PAYLOAD_TYPE
-from tallystick.operations.migrate import migrate
+from tallystick.extensions.backup.encryption import load_backup_keys
+from tallystick.extensions.backup.follow_stream import following
+from tallystick.extensions.backup.manifest import PAYLOAD_TYPE
+from tallystick.extensions.cluster.client import Client, Servers
+from tallystick.extensions.cluster.messages import Layout, group_headers, group_lines
+from tallystick.extensions.cluster.migrate import migrate
 from tests import timeouts
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft, entries, filled

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from tallystick.errors import Denied, InvalidArgument, NotFound
+from tallystick.extensions.proofs.operations.receipts import evidence_of
 from tallystick.operations.checks import (
     allowed_file,
     choose,
@@ -23,7 +24,6 @@ from tallystick.operations.checks import (
     run_checks,
     tree_digest,
 )
-from tallystick.operations.receipts import evidence_of
 from tests.command_line import CommandLine
 from tests.journeys.work_client import worker
 

@@ -10,9 +10,9 @@ import pytest
 
 from tallystick.clock import wall_clock
 from tallystick.config import load
+from tallystick.extensions.backup.encryption import add_backup_key
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.operations.backups.encryption import add_backup_key
 from tallystick.operations.doctor import examine
 from tests.command_line import CommandLine
 from tests.command_line import node as command_node

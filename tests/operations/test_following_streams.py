@@ -12,17 +12,17 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import Conflict, InvalidArgument, StorageRefused, TallystickError
+from tallystick.extensions.backup.encryption import load_backup_keys
+from tallystick.extensions.backup.follow import Followed, follow_once, promote
+from tallystick.extensions.backup.follow_stream import following, promote_stream
+from tallystick.extensions.backup.object_store import open_object_store
+from tallystick.extensions.backup.repository import Repository
+from tallystick.extensions.backup.run import back_up
+from tallystick.extensions.cluster.migration import connected
+from tallystick.extensions.cluster.moving import fenced_by
+from tallystick.extensions.cluster.places import place_of
 from tallystick.log import Head, Log
-from tallystick.log.jetstream.migration import connected
-from tallystick.log.jetstream.moving import fenced_by
-from tallystick.log.jetstream.places import place_of
 from tallystick.log.replica import read_replica
-from tallystick.operations.backups.encryption import load_backup_keys
-from tallystick.operations.backups.follow import Followed, follow_once, promote
-from tallystick.operations.backups.follow_stream import following, promote_stream
-from tallystick.operations.backups.object_store import open_object_store
-from tallystick.operations.backups.repository import Repository
-from tallystick.operations.backups.run import back_up
 from tallystick.telemetry import metrics
 from tests.command_line import CommandLine
 from tests.commits_by_hand import append, draft, filled, node
@@ -133,7 +133,7 @@ def test_a_promotion_that_was_cut_off_is_finished_by_the_next(
     with_log(memory, lambda log: filled(log, 3))
     follow(replica, memory)
     with monkeypatch.context() as dying:
-        dying.setattr("tallystick.operations.backups.follow_stream.make_own", die)
+        dying.setattr("tallystick.extensions.backup.follow_stream.make_own", die)
         with pytest.raises(KeyboardInterrupt):
             promote_stream(replica, memory.log_url)
     assert refused_write(memory).code == "TAKEN_OVER"
@@ -150,7 +150,7 @@ def test_a_copy_whose_stream_is_gone_takes_over_only_when_that_is_meant(
     def gone(*arguments: Any) -> None:
         raise StorageRefused("no answer", code="LOG_UNREACHABLE")
 
-    monkeypatch.setattr("tallystick.operations.backups.follow_stream.take_over_from", gone)
+    monkeypatch.setattr("tallystick.extensions.backup.follow_stream.take_over_from", gone)
     with pytest.raises(StorageRefused):
         promote_stream(replica, memory.log_url)
     promoted = promote_stream(replica, memory.log_url, without_store=True)

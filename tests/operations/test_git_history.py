@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
-from tallystick.operations import git_history
-from tallystick.operations.git_history import GitHistory
+from tallystick.extensions.why import git_history
+from tallystick.extensions.why.git_history import GitHistory
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.toolsets.knowledge.agents import Checkout
 

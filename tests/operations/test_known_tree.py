@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.operations.known_tree import KnownTree
+from tallystick.extensions.web.reports.known_tree import KnownTree
 from tallystick.state.knowledge.catalogue import Atom, routes_of
 
 FILES = ["README.md", "src/api/routes.py", "src/queue.py", "src/retry.py", "srcs/other.py"]

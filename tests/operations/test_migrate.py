@@ -12,12 +12,12 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import Conflict, InvalidArgument, NotFound, StorageRefused
+from tallystick.extensions.cluster import messages, moving
+from tallystick.extensions.cluster.client import Client, Servers
+from tallystick.extensions.cluster.messages import MachineStatus
+from tallystick.extensions.cluster.migrate import FILE, Migrated, migrate, migrate_all
 from tallystick.log import Head, Log
-from tallystick.log.jetstream import messages, moving
-from tallystick.log.jetstream.client import Client, Servers
-from tallystick.log.jetstream.messages import MachineStatus
 from tallystick.operations.doctor import examine
-from tallystick.operations.migrate import FILE, Migrated, migrate, migrate_all
 from tallystick.operations.tenants import delete
 from tests import timeouts
 from tests.commits_by_hand import append, draft, filled, node

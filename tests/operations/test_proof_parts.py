@@ -8,12 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tallystick.commits.proof_file import Trust, consistency_file, inclusion_file
 from tallystick.commits.signed_note import Checkpoint, NoteRefused
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
-from tallystick.log import Head, head_after
-from tallystick.operations import proofs
-from tallystick.operations.proofs import (
+from tallystick.extensions.proofs.operations import proofs
+from tallystick.extensions.proofs.operations.proofs import (
     CheckedProof,
     MadeInclusion,
     check_proof,
@@ -26,8 +24,10 @@ from tallystick.operations.proofs import (
     read_bounded,
     refuse_split_view,
 )
+from tallystick.extensions.proofs.proof_file import Trust, consistency_file, inclusion_file
+from tallystick.extensions.proofs.tiles import TilesProjection, directory_of, read_place
+from tallystick.log import Head, head_after
 from tallystick.policy import Action, Decision, Request
-from tallystick.projections.tiles import TilesProjection, directory_of, read_place
 from tests.commits.small_log import COMMITS, SIZE, checkpoint, consistency, inclusion
 from tests.signed_memory import KEY, ORIGIN, WITNESS, SignedMemory, signed
 from tests.toolsets.agent import Agent, working

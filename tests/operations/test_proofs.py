@@ -10,11 +10,11 @@ import pytest
 
 from tallystick import verify_standalone
 from tallystick.cli.tool_client import ask
-from tallystick.commits.proof_file import Trust, parse_proof
 from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
-from tallystick.operations.proofs import CheckedProof, check_proof, prove_continuation
-from tallystick.projections.tiles import directory_of
+from tallystick.extensions.proofs.operations.proofs import CheckedProof, check_proof, prove_continuation
+from tallystick.extensions.proofs.proof_file import Trust, parse_proof
+from tallystick.extensions.proofs.tiles import directory_of
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http
 from tests.signed_memory import KEY, OLDER, PLAIN, SECRET, SignedMemory, signed, signed_memory

@@ -12,8 +12,17 @@ import pytest
 
 from tallystick.audit.reads import AuditRead, AuditReads, Span
 from tallystick.commits import Commit
-from tallystick.commits.proof_file import Trust, inclusion_file
-from tallystick.commits.receipt import (
+from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound
+from tallystick.extensions.proofs.operations import receipts
+from tallystick.extensions.proofs.operations.receipts import (
+    MadeReceipt,
+    evidence_of,
+    make_receipt,
+    with_proof,
+    write_receipt,
+)
+from tallystick.extensions.proofs.proof_file import Trust, inclusion_file
+from tallystick.extensions.proofs.receipt import (
     Cited,
     Claim,
     Completion,
@@ -23,12 +32,9 @@ from tallystick.commits.receipt import (
     check_receipt,
     entry_of,
 )
-from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound
+from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
 from tallystick.log import Head, head_after
-from tallystick.operations import receipts
-from tallystick.operations.receipts import MadeReceipt, evidence_of, make_receipt, with_proof, write_receipt
 from tallystick.policy import Action, Decision, Policy, Principal, Request
-from tallystick.projections.tiles import TilesProjection, directory_of
 from tallystick.server.dispatch import prepare
 from tests.signed_memory import KEY, ORIGIN, SignedMemory
 from tests.toolsets.agent import TOOLS

@@ -20,10 +20,10 @@ from securesystemslib.dsse import Envelope as DsseEnvelope
 from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]  # named in __init__ without __all__
 
 from tallystick.commits.dsse import PAYLOAD_TYPE, Statement, pae, sign_statement
-from tallystick.commits.proof_file import Trust, inclusion_file, parse_proof
-from tallystick.commits.receipt import check_receipt
 from tallystick.commits.signed_note import NoteRefused, SignerKey
 from tallystick.errors import Conflict, InvalidArgument, NotFound
+from tallystick.extensions.proofs.proof_file import Trust, inclusion_file, parse_proof
+from tallystick.extensions.proofs.receipt import check_receipt
 from tests.command_line import CommandLine, commits_in
 from tests.journeys.work_client import worker
 from tests.mcp_client import call

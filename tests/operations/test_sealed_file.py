@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
-from tallystick.operations.backups.encryption import BackupKey, BackupKeys
-from tallystick.operations.backups.sealed_file import PIECE_BYTES, SealingFile, open_sealed
+from tallystick.extensions.backup.encryption import BackupKey, BackupKeys
+from tallystick.extensions.backup.sealed_file import PIECE_BYTES, SealingFile, open_sealed
 from tests.command_line import CommandLine, node
 
 KEY = BackupKey.generate()

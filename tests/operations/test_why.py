@@ -11,7 +11,7 @@ import pytest
 from tallystick import app, config
 from tallystick.cli.tool_client import ask
 from tallystick.config import CHECKPOINT_KEY_VARIABLE
-from tallystick.operations import why
+from tallystick.extensions.why import explanation as why
 from tests.command_line import CommandLine, commits_in, edge, node
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN
 from tests.toolsets.knowledge.agents import Checkout

@@ -13,7 +13,7 @@ import pytest
 
 from tallystick import __version__, config
 from tallystick.app import toolsets
-from tallystick.hook.clients import KINDS, Client, Event, hears
+from tallystick.extensions.hooks.clients import KINDS, Client, Event, hears
 from tests.plugins.skills import PLUGIN
 
 PORTABLE = PLUGIN.parent / "agent-plugins/tallystick"

@@ -12,7 +12,7 @@ import pytest
 from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, signer_key
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings, load
 from tallystick.errors import InvalidArgument
-from tallystick.projections.checkpoint_keys import (
+from tallystick.extensions.proofs.checkpoint_keys import (
     load_keys,
     parse_keys,
     read_key_file,

@@ -14,11 +14,8 @@ import pytest
 from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, NoteRefused, SignerKey, parse_checkpoint, parse_note
 from tallystick.commits.tree import EMPTY_ROOT, Frontier, leaf_hash, node_hash
 from tallystick.errors import Conflict, Corrupt, StorageRefused
-from tallystick.log import Entry, Head
-from tallystick.log.files import FilesLog
-from tallystick.projections import Settling
-from tallystick.projections.checkpoint_keys import write_key_file
-from tallystick.projections.checkpoints import (
+from tallystick.extensions.proofs.checkpoint_keys import write_key_file
+from tallystick.extensions.proofs.checkpoints import (
     Comparison,
     Known,
     SignedTiles,
@@ -28,10 +25,13 @@ from tallystick.projections.checkpoints import (
     read_known,
     sign,
 )
+from tallystick.extensions.proofs.tiles import directory_of, entry_of, read_place
+from tallystick.log import Entry, Head
+from tallystick.log.files import FilesLog
+from tallystick.projections import Settling
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
-from tallystick.projections.tiles import directory_of, entry_of, read_place
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
 
@@ -254,7 +254,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tallystick.projections.checkpoints.replace_file", full)
+    monkeypatch.setattr("tallystick.extensions.proofs.checkpoints.replace_file", full)
     with pytest.raises(StorageRefused, match="No space left"):
         tiles.settle(final=True)
     assert read_kept(tmp_path) == first
@@ -284,7 +284,7 @@ _SIGNING = """
 import sys
 from pathlib import Path
 from tallystick.log.files import FilesLog
-from tallystick.projections.checkpoint_keys import read_key_file
+from tallystick.extensions.proofs.checkpoint_keys import read_key_file
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place

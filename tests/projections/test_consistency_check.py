@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tallystick.commits import Operation, Verb
 from tallystick.errors import StorageRefused, TallystickError
+from tallystick.extensions.ontology.views import Views
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
@@ -28,7 +29,6 @@ from tallystick.projections.consistency_check.replay import Finding, Name, Statu
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import TextProjection
-from tallystick.projections.views import Views
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.test_views import redact

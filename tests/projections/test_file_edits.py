@@ -12,10 +12,10 @@ import pytest
 
 from tallystick.commits import FILE_EDIT
 from tallystick.errors import Conflict, StorageRefused
+from tallystick.extensions.ontology import file_edits as module
+from tallystick.extensions.ontology.file_edits import FileEdits
+from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.log import Head
-from tallystick.projections import file_edits as module
-from tallystick.projections.file_edits import FileEdits
-from tallystick.projections.views.content_files import Edit
 from tests.projections.workspace import DEFINITIONS, Workspace, connection, memory, text
 
 NODE = "_content/nodes/n.md"

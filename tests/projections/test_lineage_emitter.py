@@ -13,11 +13,11 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings, load
 from tallystick.errors import TallystickError
+from tallystick.extensions.openlineage.events import Event
+from tallystick.extensions.openlineage.lineage_emitter import Destination, SharedSink, standing
 from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
-from tallystick.projections.lineage_emitter import Destination, SharedSink, standing
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.openlineage import Event
 from tallystick.projections.registry import Place
 from tallystick.tenant_projections import AllProjections
 from tests import timeouts

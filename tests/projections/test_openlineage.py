@@ -19,11 +19,18 @@ import pytest
 
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
+from tallystick.extensions.openlineage.events import Event, EventBuilder, run_of
+from tallystick.extensions.openlineage.lineage_emitter import (
+    Destination,
+    FileSink,
+    HttpSink,
+    LineageEmitter,
+    shown,
+    sink_for,
+)
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.projections.lineage_emitter import Destination, FileSink, HttpSink, LineageEmitter, shown, sink_for
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.openlineage import Event, EventBuilder, run_of
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, entries, node
 from tests.nats_cluster import free_ports

@@ -19,9 +19,9 @@ from tallystick.commits.tree import (
     verify_inclusion,
 )
 from tallystick.errors import Corrupt
+from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, directory_of, entry_of, tile_path
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
-from tallystick.projections.tiles import Tiles, TilesProjection, directory_of, entry_of, tile_path
 from tests.commits_by_hand import append, draft, node
 
 SIZES = (1, 2, 255, 256, 257, 511, 512, 700)

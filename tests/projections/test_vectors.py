@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Operation, Verb
+from tallystick.extensions.vectors import fusion, model
+from tallystick.extensions.vectors.index import VectorIndex
+from tallystick.extensions.vectors.projection import VectorProjection
 from tallystick.log.files import FilesLog
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import Hit
-from tallystick.projections.vectors import VectorIndex, fusion, model
-from tallystick.projections.vectors.projection import VectorProjection
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import connection, gone, memory, text
@@ -101,7 +102,7 @@ def test_types_kinds_and_ids_narrow_what_is_found(setup: VectorSetup) -> None:
 
 @with_model
 def test_of_many_the_nearest_are_found_all_the_same(setup: VectorSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tallystick.projections.vectors import nearest
+    from tallystick.extensions.vectors import nearest
 
     subjects = ["tax law", "a cake recipe", "rust in steel", "chess openings", "the moon landing", "garden soil"]
     setup.write(*(memory(f"n{number}", "note", said=each) for number, each in enumerate(subjects)))
@@ -115,7 +116,7 @@ def test_of_many_the_nearest_are_found_all_the_same(setup: VectorSetup, monkeypa
 def test_until_nearly_all_texts_have_a_vector_words_say_it_alone(
     setup: VectorSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tallystick.projections.vectors import nearest
+    from tallystick.extensions.vectors import nearest
 
     monkeypatch.setattr(nearest, "_WAITING_MIN", 1)
     setup.write(memory("a", "note", said=CAT))
@@ -279,7 +280,7 @@ def test_nobody_imports_numpy_before_the_one_who_loads_the_model(tmp_path: Path)
     script = """
 import sys
 from pathlib import Path
-from tallystick.projections.vectors import model
+from tallystick.extensions.vectors.index import model
 from tests.projections.test_vectors import VectorSetup
 
 def loaded():

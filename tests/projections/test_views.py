@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.commits import Operation, Verb, chain, mask
+from tallystick.extensions.ontology import views
 from tallystick.log import Head
-from tallystick.projections import views
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tests.conftest import mounted_small
 from tests.projections.workspace import (

@@ -9,9 +9,7 @@ import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.log.files import FilesLog
-from tallystick.operations.witness import NotContinued, OtherSize, Witness
-from tallystick.projections.checkpoints import (
+from tallystick.extensions.proofs.checkpoints import (
     WITNESSED_EVERY_SECONDS,
     Known,
     SignedTiles,
@@ -21,8 +19,10 @@ from tallystick.projections.checkpoints import (
     read_known,
     sign,
 )
-from tallystick.projections.tiles import TilesProjection, directory_of, read_place
-from tallystick.projections.witnesses import Post, Reply, WitnessAddress, Witnesses, parse_witnesses
+from tallystick.extensions.proofs.operations.witness import NotContinued, OtherSize, Witness
+from tallystick.extensions.proofs.tiles import TilesProjection, directory_of, read_place
+from tallystick.extensions.proofs.witnesses import Post, Reply, WitnessAddress, Witnesses, parse_witnesses
+from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
 
 ORIGIN = "memory.example/team"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tallystick.commits import Operation, Verb
+from tallystick.extensions.ontology.views import Views
 from tallystick.log import Entry
 from tallystick.log.files import FilesLog
 from tallystick.projections.content import Contents, Kind
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.views import Views
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import draft, entries
 

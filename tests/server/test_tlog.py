@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from tallystick.extensions.proofs.routes.proofs import proof_routes
+from tallystick.extensions.proofs.routes.tlog import Access, tlog_routes
+from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
 from tallystick.log import Head, head_after
 from tallystick.log.files import FilesLog
-from tallystick.projections.tiles import TilesProjection, directory_of
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
-from tallystick.server.proofs import proof_routes
-from tallystick.server.tlog import Access, tlog_routes
 from tests.commits_by_hand import append, draft, node
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tallystick.commits import chain
-from tallystick.projections.openlineage import EventBuilder
+from tallystick.extensions.openlineage.events import EventBuilder
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.projections.openlineage_schemas import faults_of
 from tests.toolsets.agent import Agent

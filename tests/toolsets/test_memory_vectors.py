@@ -11,9 +11,10 @@ import pytest
 from tallystick import app
 from tallystick.config import load
 from tallystick.errors import TallystickError
+from tallystick.extensions.vectors import model
+from tallystick.extensions.vectors.index import VectorIndex
 from tallystick.policy import DistantPolicy, Policy, Principal
 from tallystick.projections.text import Hit, TextHits, TextIndex
-from tallystick.projections.vectors import VectorIndex, model
 from tallystick.server.dispatch import choose, prepare
 from tallystick.toolsets import memory
 from tests.multi_tenant import multi_tenant_store

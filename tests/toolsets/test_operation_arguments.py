@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.tasks import toolset as tasks
 from tallystick.server.dispatch import prepare
-from tallystick.toolsets import Tool, knowledge, memory, tasks, work
+from tallystick.toolsets import Tool, knowledge, memory, work
 from tallystick.toolsets.operation_arguments import OperationArguments, operation_faults
 
 HEX = "a" * 32

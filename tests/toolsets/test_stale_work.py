@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import TallystickError
+from tallystick.extensions.tasks.toolset import toolset as tasks_toolset
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
@@ -17,7 +18,6 @@ from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.reverify import follow_up, notice
 from tallystick.toolsets.memory import toolset as memory_toolset
-from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tallystick.app.callers import claims_of, local_user, open_sessions, system_user
 from tallystick.app.logs import checkpoint_keys, open_log
-from tallystick.app.pages import web_pages
 from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
 from tallystick.app.stores import erase, opened, operation_context, publish
 from tallystick.app.vocabularies import knowledge_context, toolsets, why_context
+from tallystick.extensions.web.wiring import web_pages
 
 __all__ = [
     "LINEAGE_TOKEN_VARIABLE",

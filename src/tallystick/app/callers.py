@@ -47,10 +47,10 @@ def open_sessions(settings: Settings) -> Sessions:
     directory = settings.base / "_system" / "sessions"
     if not settings.log_url:
         return Sessions(directory, kept_seconds=kept)
-    from tallystick.log.jetstream.copy import machine_id
-    from tallystick.log.jetstream.other_machines import digits_of
-    from tallystick.log.jetstream.places import place_of
-    from tallystick.log.jetstream.shared_key import shared_key
+    from tallystick.extensions.cluster.copy import machine_id
+    from tallystick.extensions.cluster.other_machines import digits_of
+    from tallystick.extensions.cluster.places import place_of
+    from tallystick.extensions.cluster.shared_key import shared_key
 
     place = place_of(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
     return Sessions(

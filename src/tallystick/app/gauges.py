@@ -89,7 +89,7 @@ def open_partitions(store: Store) -> dict[str, Partition]:
 def _backup_readings(settings: Settings) -> dict[metrics.Gauge, metrics.Reading]:
     if not settings.backup_to:
         return {}
-    from tallystick.operations.backups.inspect import TargetStatus, backup_status
+    from tallystick.extensions.backup.inspect import TargetStatus, backup_status
 
     def configured() -> list[TargetStatus]:
         with suppress(TallystickError):

@@ -15,6 +15,7 @@ import msgspec
 
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
 from tallystick.log import Entry, Head, Log
 from tallystick.log.files import FilesLog
 from tallystick.log.health import try_storage
@@ -22,7 +23,6 @@ from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
 from tallystick.partition import Limits, Partition
-from tallystick.projections.tiles import CHECKPOINT, directory_of
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
 from tallystick.tenants import is_tenant
@@ -30,7 +30,7 @@ from tallystick.toolsets.derived_indexes import indexes_of
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.projections.witnesses import WitnessAddress
+    from tallystick.extensions.proofs.witnesses import WitnessAddress
 
 
 logger = logging.getLogger(__name__)
@@ -43,12 +43,12 @@ def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
     require_restored(settings.base)
     if settings.log_url:
-        from tallystick.log.jetstream import JetStreamLog
-        from tallystick.log.jetstream.places import place_of
+        from tallystick.extensions.cluster.jetstream_log import JetStreamLog
+        from tallystick.extensions.cluster.places import place_of
 
         return GuardedLog(JetStreamLog(place_of(settings), settings.tenant), settings.base)
     if is_copy(settings.system) and read_replica(settings.base) is not None:
-        from tallystick.log.jetstream.copy import open_followed
+        from tallystick.extensions.cluster.copy import open_followed
 
         return GuardedLog(open_followed(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
     if is_copy(settings.system):
@@ -104,7 +104,7 @@ def tiles_of(settings: Settings, tenant: str) -> Path | None:
 def _compare_with_checkpoint(settings: Settings, log: Log, keys: Sequence[SignerKey]) -> None:
     """Raises Corrupt where the log does not continue what was signed here."""
     if (directory_of(settings.home) / CHECKPOINT).exists():
-        from tallystick.projections.checkpoints import check_opened
+        from tallystick.extensions.proofs.checkpoints import check_opened
 
         check_opened(settings.home, log, [key.verifier for key in keys])
 
@@ -113,7 +113,7 @@ def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
     """Of the tenant that the settings name; none where none are configured."""
     if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
         return ()
-    from tallystick.projections.checkpoint_keys import load_keys
+    from tallystick.extensions.proofs.checkpoint_keys import load_keys
 
     return load_keys(settings, environ=os.environ)
 
@@ -123,7 +123,7 @@ def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]
     keys = checkpoint_keys(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
     if not keys:
         return lambda tenant: ()
-    from tallystick.projections.checkpoint_keys import keys_of_tenant
+    from tallystick.extensions.proofs.checkpoint_keys import keys_of_tenant
 
     return lambda tenant: keys_of_tenant(keys, tenant)
 
@@ -131,7 +131,7 @@ def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]
 def read_witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:
     if not settings.witnesses:
         return ()
-    from tallystick.projections.witnesses import parse_witnesses
+    from tallystick.extensions.proofs.witnesses import parse_witnesses
 
     return parse_witnesses(settings.witnesses)
 

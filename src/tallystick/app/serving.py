@@ -20,15 +20,16 @@ from tallystick.app.gauges import behind_seconds, watched
 from tallystick.app.guards import find_admission, with_quotas
 from tallystick.app.health import checked, not_live, not_ready
 from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses, tiles_of
-from tallystick.app.pages import web_pages
 from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
 from tallystick.commits import Commit
 from tallystick.config import Settings
+from tallystick.extensions.files import content_edits
+from tallystick.extensions.ontology.views.content_files import Edit
+from tallystick.extensions.vectors import model
+from tallystick.extensions.web.wiring import web_pages
 from tallystick.operations.child_command import start_command
 from tallystick.operations.tenants import tenants_of
-from tallystick.projections.vectors import model
-from tallystick.projections.views.content_files import Edit
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
 from tallystick.server.limits import SessionQuota
@@ -36,13 +37,12 @@ from tallystick.sessions import Sessions
 from tallystick.store import Store
 from tallystick.telemetry import metrics
 from tallystick.tenant_projections import AllProjections
-from tallystick.toolsets.files import content_edits
 from tallystick.work_settings import DEFAULT_AGENT
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tallystick.projections.lineage_emitter import Destination
+    from tallystick.extensions.openlineage.lineage_emitter import Destination
     from tallystick.server.workers import Worker
 
 LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
@@ -144,8 +144,8 @@ def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callabl
     if not settings.lineage_to:
         yield None
         return
-    from tallystick.operations.emit import kind_before
-    from tallystick.projections.lineage_emitter import Destination, SharedSink, sink_for
+    from tallystick.extensions.openlineage.emit import kind_before
+    from tallystick.extensions.openlineage.lineage_emitter import Destination, SharedSink, sink_for
 
     loop = asyncio.get_running_loop()
     token = os.environ.get(LINEAGE_TOKEN_VARIABLE) or None
@@ -166,7 +166,7 @@ def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callabl
 def _backing_up(settings: Settings) -> AbstractAsyncContextManager[None]:
     if not settings.backup_to:
         return nullcontext()
-    from tallystick.operations.backups.schedule import backing_up
+    from tallystick.extensions.backup.schedule import backing_up
 
     return backing_up(settings)
 
@@ -212,13 +212,13 @@ def serve_http(
     socket from the process that began it."""
     import uvloop
 
+    from tallystick.extensions.proofs.routes.proofs import proof_routes
+    from tallystick.extensions.proofs.routes.tlog import PATH as TLOG_PATH
+    from tallystick.extensions.proofs.routes.tlog import tlog_routes
     from tallystick.server.connections import Bounds
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
     from tallystick.server.metrics import metrics_routes
-    from tallystick.server.proofs import proof_routes
-    from tallystick.server.tlog import PATH as TLOG_PATH
-    from tallystick.server.tlog import tlog_routes
     from tallystick.server.tls import tls_context
 
     _allow_files()

@@ -17,25 +17,30 @@ from tallystick.app.guards import audit_files
 from tallystick.app.logs import checkpoint_keys
 from tallystick.config import Settings, named_paths
 from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.extensions.files import toolset as files
+from tallystick.extensions.hooks import toolset as hooks
+from tallystick.extensions.ontology import toolset as ontology
+from tallystick.extensions.tasks import toolset as tasks
+from tallystick.extensions.tasks.settings import find_file, read_pipelines
+from tallystick.extensions.why import toolset as why
 from tallystick.policy import Principal
 from tallystick.sessions import Sessions
 from tallystick.store import Store
 from tallystick.tenant_projections import AllProjections
-from tallystick.toolsets import Toolset, files, hooks, knowledge, memory, ontology, tasks, why, work
+from tallystick.toolsets import Toolset, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.memory.lineage import PlacedCommit
-from tallystick.toolsets.tasks.settings import find_file, read_pipelines
 from tallystick.toolsets.work.context import Receipts
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey, VerifierKey
-    from tallystick.operations.why import Why, WhyContext
+    from tallystick.extensions.why.explanation import Why, WhyContext
     from tallystick.projections.text import TextIndex
 
 
@@ -112,7 +117,7 @@ def why_context(
     signers: Callable[[str], tuple[SignerKey, ...]] | None = None,
 ) -> WhyContext:
     """`signers`: the keys of each tenant, where they were read already."""
-    from tallystick.operations.why import WhyContext
+    from tallystick.extensions.why.explanation import WhyContext
 
     def of(tenant: str) -> Settings:
         return msgspec.structs.replace(settings, tenant=tenant)
@@ -134,7 +139,7 @@ def why_context(
 
 
 def _prove(settings: Settings, tenant: str, commits: Sequence[PlacedCommit]) -> list[str | None]:
-    from tallystick.operations.proofs import prove_signed
+    from tallystick.extensions.proofs.operations.proofs import prove_signed
 
     home = msgspec.structs.replace(settings, tenant=tenant).home
     return prove_signed(home, [(each.commit, each.index, each.prev_record_hash) for each in commits])
@@ -149,7 +154,7 @@ async def _explain(
     file: str,
     line: int | None,
 ) -> Why:
-    from tallystick.operations.why import explain
+    from tallystick.extensions.why.explanation import explain
 
     context = why_context(settings, repository, projections.keys if projections else None)
     return await explain(context, store, principal, file, line)
@@ -161,12 +166,12 @@ def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
 
     def require(tenant: str) -> None:
         if not projections.keys(tenant):
-            from tallystick.operations.checkpoint import no_key
+            from tallystick.extensions.proofs.operations.checkpoint import no_key
 
             raise no_key()
 
     async def make(store: Store, principal: Principal, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-        from tallystick.operations.receipts import make_receipt, with_proof, write_receipt
+        from tallystick.extensions.proofs.operations.receipts import make_receipt, with_proof, write_receipt
 
         of = msgspec.structs.replace(settings, tenant=principal.tenant)
         found: list[dict[str, Any]] = []

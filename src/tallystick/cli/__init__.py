@@ -17,29 +17,19 @@ import typer
 
 from tallystick import __version__, errors
 from tallystick.cli import (
-    backup,
-    checkpoint,
-    cypher,
-    emit,
     forget,
     knowledge,
     maintenance,
-    migrate,
-    ontology,
     people,
     policy,
-    proofs,
     reading,
     recall,
-    receipt,
     restore_entity,
     serving,
     stale,
     tenants,
     transfer,
     trust_settings,
-    why,
-    witness,
     work,
 )
 from tallystick.cli.options import HELP
@@ -75,27 +65,17 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "search": reading.search,
     "lineage": reading.lineage,
     "verify": maintenance.verify,
-    "prove": proofs.prove,
     "doctor": maintenance.doctor,
     "where": maintenance.where,
     "trust-settings": trust_settings.trust_settings,
     "snapshot": maintenance.snapshot,
     "catch-up": maintenance.catch_up,
-    "checkpoint": checkpoint.checkpoint,
-    "witness": witness.witness,
     "export": transfer.export,
     "import": transfer.import_,
-    "migrate": migrate.migrate,
-    "restore": backup.restore,
-    "follow": backup.follow,
-    "promote": backup.promote,
-    "emit": emit.emit,
-    "cypher": cypher.cypher,
     "forget": forget.forget,
     "redactions": forget.redactions,
     "recall": recall.recall,
     "stale": stale.stale,
-    "why": why.why,
     "restore-entity": restore_entity.restore_entity,
 }
 
@@ -105,13 +85,9 @@ CLASSES = {"export": transfer.ExportCommand, "import": transfer.ImportCommand}
 GROUPS: dict[str, typer.Typer] = {
     "work": work.commands,
     "knowledge": knowledge.commands,
-    "ontology": ontology.commands,
     "policy": policy.commands,
     "subject": forget.subject_commands,
     "tenants": tenants.commands,
-    "backup": backup.commands,
-    "keys": checkpoint.commands,
-    "receipt": receipt.commands,
 }
 """Words with words of their own: `tallystick work next`."""
 

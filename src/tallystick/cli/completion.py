@@ -38,8 +38,8 @@ def work_nodes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]
 def _offered(context: typer.Context, look: Callable[[Any], list[Any]]) -> list[Any]:
     from tallystick.config import load
     from tallystick.errors import TallystickError
-    from tallystick.hook.graph import opened
-    from tallystick.hook.log_tail import Away
+    from tallystick.extensions.hooks.graph import opened
+    from tallystick.extensions.hooks.log_tail import Away
     from tallystick.work_settings import read_settings
 
     try:

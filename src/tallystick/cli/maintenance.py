@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tallystick.cli import proofs
 from tallystick.cli.options import (
     Base,
     Checkpoints,
@@ -24,6 +23,7 @@ from tallystick.cli.options import (
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME, why_this_base
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.proofs.cli import proofs
 from tallystick.operations import counted
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
     from tallystick.config import Settings
-    from tallystick.operations.backups.encryption import BackupKey
+    from tallystick.extensions.backup.encryption import BackupKey
     from tallystick.operations.transfer import Output
 
 Key = Annotated[
@@ -130,7 +130,7 @@ def export(
 
 
 def _newest_key(settings: Settings, file: Path | None) -> BackupKey:
-    from tallystick.operations.backups.encryption import load_backup_keys
+    from tallystick.extensions.backup.encryption import load_backup_keys
 
     found = load_backup_keys(settings, file).newest
     if found is None:
@@ -147,7 +147,7 @@ def _sealed(target: BinaryIO, key: BackupKey | None) -> Iterator[Output]:
     if key is None:
         yield target
         return
-    from tallystick.operations.backups.sealed_file import SealingFile
+    from tallystick.extensions.backup.sealed_file import SealingFile
 
     sealing = SealingFile(target, key)
     yield sealing
@@ -276,14 +276,14 @@ def _opened(file: Path) -> Iterator[tuple[BinaryIO, int]]:
 @contextmanager
 def _unsealed(settings: Settings, source: BinaryIO, size: int, key: Path | None) -> Iterator[tuple[BinaryIO, int]]:
     """What was encrypted is set aside in a file without a name while it is read."""
-    from tallystick.operations.backups.sealed_file import is_sealed, open_sealed
+    from tallystick.extensions.backup.sealed_file import is_sealed, open_sealed
 
     start = source.read(8)
     source.seek(0)
     if not is_sealed(start):
         yield source, size
         return
-    from tallystick.operations.backups.encryption import load_backup_keys
+    from tallystick.extensions.backup.encryption import load_backup_keys
 
     with tempfile.TemporaryFile() as plain:
         size = open_sealed(source, plain, load_backup_keys(settings, key))

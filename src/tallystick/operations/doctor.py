@@ -20,6 +20,7 @@ from tallystick.commits import chain
 from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.extension import installed
+from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of, read_place
 from tallystick.file_locks import is_held
 from tallystick.log import Head
 from tallystick.log.proof import prove
@@ -29,11 +30,10 @@ from tallystick.operations.at_rest import encryption_of
 from tallystick.operations.orphans import find_orphans
 from tallystick.operations.tenants import strays_of
 from tallystick.operations.trust_settings import ignored_settings
-from tallystick.projections.tiles import CHECKPOINT, directory_of, read_place
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.log.jetstream.messages import MachineStatus
+    from tallystick.extensions.cluster.messages import MachineStatus
 
 Status = Literal["good", "odd", "bad"]
 _SILENT_SECONDS = 60.0
@@ -142,9 +142,9 @@ def _stream(settings: Settings) -> Iterator[Finding]:
     """The servers that keep the log for several machines, and how far those machines are."""
     if not settings.log_url:
         return
-    from tallystick.log.jetstream.client import NoAnswer
-    from tallystick.log.jetstream.inspection import inspect
-    from tallystick.log.jetstream.places import place_of
+    from tallystick.extensions.cluster.client import NoAnswer
+    from tallystick.extensions.cluster.inspection import inspect
+    from tallystick.extensions.cluster.places import place_of
 
     try:
         seen = inspect(place_of(settings))
@@ -327,8 +327,8 @@ def _projections(settings: Settings) -> Iterator[Finding]:
 def _checkpoint(settings: Settings) -> Iterator[Finding]:
     if not (directory_of(settings.home) / CHECKPOINT).exists():
         return
-    from tallystick.projections.checkpoint_keys import load_keys
-    from tallystick.projections.checkpoints import behind, beside, is_in_tiles, read_kept
+    from tallystick.extensions.proofs.checkpoint_keys import load_keys
+    from tallystick.extensions.proofs.checkpoints import behind, beside, is_in_tiles, read_kept
     from tallystick.projections.worker import trouble_of
 
     keys: tuple[SignerKey, ...] = ()
@@ -378,7 +378,7 @@ def _erasure(settings: Settings) -> Iterator[Finding]:
 
 
 def _views(settings: Settings) -> Iterator[Finding]:
-    from tallystick.projections.views import Views
+    from tallystick.extensions.ontology.views import Views
 
     if not (settings.system / "views.db").exists():
         return
@@ -396,7 +396,7 @@ def _views(settings: Settings) -> Iterator[Finding]:
 def _lineage(settings: Settings) -> Iterator[Finding]:
     if not settings.lineage_to:
         return
-    from tallystick.projections.lineage_emitter import shown, sink_for, standing
+    from tallystick.extensions.openlineage.lineage_emitter import shown, sink_for, standing
 
     with unopened(settings.system) as log:
         head = log.head
@@ -410,8 +410,8 @@ def _lineage(settings: Settings) -> Iterator[Finding]:
 
 
 def _vectors(settings: Settings) -> Iterator[Finding]:
-    from tallystick.projections.vectors import model
-    from tallystick.projections.vectors.projection import counts, database_path
+    from tallystick.extensions.vectors import model
+    from tallystick.extensions.vectors.projection import counts, database_path
 
     path = database_path(settings.home)
     if not settings.vectors:
@@ -435,8 +435,8 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
 
 
 def _backup(settings: Settings) -> Iterator[Finding]:
+    from tallystick.extensions.backup.inspect import backup_status
     from tallystick.log.replica import read_replica
-    from tallystick.operations.backups.inspect import backup_status
 
     replica = read_replica(settings.base)
     if replica is not None and replica.is_fenced:
@@ -461,7 +461,7 @@ def _backup_key(settings: Settings) -> Iterator[Finding]:
     """A command that prints keys is not run: it may ask somebody."""
     if not settings.backup_key or settings.backup_key_command:
         return
-    from tallystick.operations.backups.encryption import load_backup_keys
+    from tallystick.extensions.backup.encryption import load_backup_keys
 
     try:
         keys = load_backup_keys(settings).keys

@@ -490,7 +490,7 @@ def _stream_left(settings: Settings) -> list[str]:
 
 def note_server_destroyed(settings: Settings, server: str) -> bool:
     """What a NATS server had stored is gone, and was made anew or not. False where no redaction waits for it."""
-    from tallystick.log.jetstream.erasure import note_destroyed
+    from tallystick.extensions.cluster.erasure import note_destroyed
 
     return is_copy(settings.system) and note_destroyed(settings.system, server)
 
@@ -499,11 +499,11 @@ def _pending_in_stream(settings: Settings) -> list[PendingErasure]:
     """Other machines, and the servers that keep the log for all of them."""
     if not settings.log_url or not is_copy(settings.system):
         return []
-    from tallystick.log.jetstream.client import NoAnswer
-    from tallystick.log.jetstream.erasure import pending
-    from tallystick.log.jetstream.migration import connected
-    from tallystick.log.jetstream.places import place_of
-    from tallystick.log.jetstream.stream import Refused
+    from tallystick.extensions.cluster.client import NoAnswer
+    from tallystick.extensions.cluster.erasure import pending
+    from tallystick.extensions.cluster.migration import connected
+    from tallystick.extensions.cluster.places import place_of
+    from tallystick.extensions.cluster.stream import Refused
 
     place = place_of(settings)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import to_text, wall_clock
-from tallystick.operations.known_tree import KnownTree
+from tallystick.extensions.web.reports.known_tree import KnownTree
 from tallystick.state.attributes import list_of
 from tallystick.state.knowledge.catalogue import Atom
 from tallystick.state.state import State

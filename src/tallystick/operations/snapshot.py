@@ -6,8 +6,8 @@ import asyncio
 
 import msgspec
 
+from tallystick.extensions.proofs.operations.checkpoint import sign_if_configured
 from tallystick.operations import OperationContext
-from tallystick.operations.checkpoint import sign_if_configured
 from tallystick.toolsets.derived_indexes import indexes_of
 
 

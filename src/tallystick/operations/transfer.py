@@ -19,6 +19,7 @@ from tallystick import strict_json
 from tallystick.commits import DELETIONS, EDGE_VERBS, Commit, Draft, Operation, Verb, chain
 from tallystick.config import Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
+from tallystick.extensions.proofs.checkpoints import Comparison, Known
 from tallystick.log import Entry, Head
 from tallystick.log.backups import note_backup
 from tallystick.log.restore import restore
@@ -26,7 +27,6 @@ from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.verify import known_checkpoints
 from tallystick.partition import Proposal
 from tallystick.policy import Action, Principal
-from tallystick.projections.checkpoints import Comparison, Known
 from tallystick.state.derivation import entity_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State

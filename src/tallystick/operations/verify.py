@@ -11,18 +11,18 @@ from tallystick.audit.proof import AuditProof, verify_audit
 from tallystick.clock import from_text
 from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
+from tallystick.extensions.cypher.engine import EngineThread
+from tallystick.extensions.cypher.operation import opened_engine
+from tallystick.extensions.proofs.checkpoints import Compared as ComparedCheckpoint
+from tallystick.extensions.proofs.checkpoints import Comparison as CheckpointComparison
+from tallystick.extensions.proofs.checkpoints import Known, read_kept
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
-from tallystick.operations.cypher import opened_engine
 from tallystick.operations.rule_scan import BrokenRule, scan_log
 from tallystick.projections.blobs import BlobProof, prove_blobs
-from tallystick.projections.checkpoints import Compared as ComparedCheckpoint
-from tallystick.projections.checkpoints import Comparison as CheckpointComparison
-from tallystick.projections.checkpoints import Known, read_kept
 from tallystick.projections.consistency_check import Comparison, compare, names_of, rebuild
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
-from tallystick.projections.cypher import EngineThread
 from tallystick.projections.registry import PendingErasure, pending_redactions
 
 _BEGUN_TOGETHER_MS = 60_000

@@ -13,24 +13,26 @@ import msgspec
 from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import Corrupt
+from tallystick.extensions.cypher import projection as cypher
+from tallystick.extensions.ontology import views
+from tallystick.extensions.proofs import tiles
+from tallystick.extensions.vectors import projection as vectors
 from tallystick.log import Head
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import unopened
-from tallystick.projections import Projection, sql, tiles, views
-from tallystick.projections.cypher import projection as cypher
+from tallystick.projections import Projection, sql
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.text import projection as text
-from tallystick.projections.vectors import projection as vectors
 from tallystick.projections.worker import REST_SECONDS
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.projections.cypher import EngineThread
-    from tallystick.projections.lineage_emitter import Destination
-    from tallystick.projections.witnesses import WitnessAddress
+    from tallystick.extensions.cypher.engine import EngineThread
+    from tallystick.extensions.openlineage.lineage_emitter import Destination
+    from tallystick.extensions.proofs.witnesses import WitnessAddress
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -95,7 +97,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 def _lineage(place: Place) -> Projection:
     # Most processes hand nothing on, and start faster without it.
-    from tallystick.projections.lineage_emitter import LineageEmitter
+    from tallystick.extensions.openlineage.lineage_emitter import LineageEmitter
 
     if place.lineage is None:
         raise ValueError("no place is named for events to go to")
@@ -106,8 +108,8 @@ def _tiles(place: Place) -> Projection:
     if not place.keys:
         return tiles.TilesProjection(place.home)
     # Most processes sign nothing, and start faster without what it takes.
-    from tallystick.projections.checkpoints import SignedTiles
-    from tallystick.projections.witnesses import Witnesses
+    from tallystick.extensions.proofs.checkpoints import SignedTiles
+    from tallystick.extensions.proofs.witnesses import Witnesses
 
     return SignedTiles(place.home, place.keys, Witnesses(place.witnesses) if place.witnesses else None)
 

@@ -31,8 +31,8 @@ from tallystick.server.progress import Begun, Tell, begin, find_token, notificat
 from tallystick.server.request_id import Bounded
 
 if TYPE_CHECKING:
+    from tallystick.extensions.web.responses import WebPages
     from tallystick.server.oauth.guard import Admission
-    from tallystick.server.web.responses import WebPages
 
 logger = logging.getLogger(__name__)
 

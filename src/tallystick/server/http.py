@@ -32,8 +32,8 @@ from tallystick.server.mcp import HttpTransports, http_transports
 from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
+    from tallystick.extensions.web.responses import WebPages
     from tallystick.server.oauth.guard import Admission
-    from tallystick.server.web.responses import WebPages
 
 GRACE_SECONDS = 3
 

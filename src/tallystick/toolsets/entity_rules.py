@@ -15,6 +15,8 @@ import msgspec
 from tallystick.commits import Operation, Verb
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import Conflict, NotFound
+from tallystick.extensions.tasks import containers, templates
+from tallystick.extensions.tasks.sections import check_free
 from tallystick.state import Node
 from tallystick.state.attributes import find_text, integer_of, object_of, text_of
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
@@ -37,8 +39,6 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.required_evidence import REQUIRE_EVIDENCE, missing, required
 from tallystick.toolsets.memory.draft_graph import DraftGraph
 from tallystick.toolsets.memory.write_draft import RESERVED, check_edge_id, check_ends, check_node_id
-from tallystick.toolsets.tasks import containers, templates
-from tallystick.toolsets.tasks.sections import check_free
 from tallystick.toolsets.work.errors import check_dependency, check_parent, cross_project, evidence_missing
 
 Attrs = dict[str, Any]

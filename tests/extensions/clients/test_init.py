@@ -30,7 +30,7 @@ from tallystick.extensions.clients.init import (
     prepare_removal,
 )
 from tallystick.extensions.clients.table import CLIENTS, NAMES
-from tallystick.hook import clients as hook_clients
+from tallystick.extensions.hooks import clients as hook_clients
 from tests.clients import configurations
 
 EVERY = Request(clients=tuple(client.name for client in CLIENTS if client.project is not None))

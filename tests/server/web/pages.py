@@ -12,13 +12,13 @@ import msgspec
 
 from tallystick import app
 from tallystick.config import Settings
+from tallystick.extensions.web.context import WebContext
+from tallystick.extensions.web.responses import WebPages
 from tallystick.operations import OperationContext
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
-from tallystick.server.web.context import WebContext
-from tallystick.server.web.responses import WebPages
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge import make_tool_context
 from tests.multi_tenant import MultiTenantStore

@@ -13,9 +13,9 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings
+from tallystick.extensions.web.actors import names_in
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
-from tallystick.server.web.actors import names_in
 from tests.command_line import CommandLine
 from tests.server.web.acting import form_of
 from tests.server.web.pages import HTML, SITE, Pages, by_tools, serving_pages

@@ -16,9 +16,9 @@ import pytest
 from tallystick.audit import newest
 from tallystick.audit.index import AuditIndex
 from tallystick.audit.newest import newest_lines
+from tallystick.extensions.web import audit as web_audit
 from tallystick.operations import decisions
 from tallystick.policy import Principal
-from tallystick.server.web import audit as web_audit
 from tallystick.store import Store
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy, sealed_policy

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from tallystick.clock import to_text, wall_clock
+from tallystick.extensions.web.chain import BROKEN_SECONDS, OLD_SECONDS, Chains
+from tallystick.extensions.web.registry import PAGES
 from tallystick.operations.last_verification import FILE_NAME, LOCK_NAME, LastVerification, last_verification, verifying
-from tallystick.server.web.chain import BROKEN_SECONDS, OLD_SECONDS, Chains
-from tallystick.server.web.registry import PAGES
 from tests.command_line import CommandLine, node
 from tests.mcp_client import serving_http
 from tests.server.web.pages import HTML, Pages, serving_pages

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tallystick.operations.work_board import Task, TaskName
-from tallystick.server.web.dependencies import DRAWN_MAX, draw_dependencies
+from tallystick.extensions.web.dependencies import DRAWN_MAX, draw_dependencies
+from tallystick.extensions.web.reports.work_board import Task, TaskName
 
 
 def task(name: str, *waits_for: str) -> Task:

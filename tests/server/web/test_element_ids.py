@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.server.web.registry import PAGES
+from tallystick.extensions.web.registry import PAGES
 from tests.server.web.pages import HTML, serving_pages
 
 pytestmark = pytest.mark.anyio

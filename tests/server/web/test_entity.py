@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.operations import entity_report
+from tallystick.extensions.web.reports import entity_report
 from tests.server.web.pages import HTML, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -259,7 +259,7 @@ async def test_what_was_never_written_is_not_there(pages: Pages, entity_id: str)
 
 @pytest.mark.parametrize("entity_id", ["package.json", "..", ".", "a b?c#d", "//x", "é%2F", "json", ".json"])
 async def test_every_id_has_an_address(pages: Pages, entity_id: str) -> None:
-    from tallystick.server.web.addresses import entity_address
+    from tallystick.extensions.web.addresses import entity_address
 
     await pages.node(entity_id)
     assert f"<code>{entity_id}</code>" in await pages.html(entity_address(entity_id))

@@ -17,11 +17,11 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings
+from tallystick.extensions.web import events
+from tallystick.extensions.web.responses import WebPages
 from tallystick.policy import Principal
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
-from tallystick.server.web import events
-from tallystick.server.web.responses import WebPages
 from tests.mcp_client import serving_http
 from tests.sample_memory import outcome_of
 from tests.server.web.pages import SITE, Pages, serving_pages

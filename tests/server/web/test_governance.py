@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 import pytest
 
-from tallystick.operations import governance
+from tallystick.extensions.web.reports import governance
 from tests.sample_memory import outcome_of, told
 from tests.server.web.acting import send
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tallystick.operations import graph_part
-from tallystick.server.web import graph
-from tallystick.server.web.graph import DRAWN_MAX, NODES_MAX, PART, GraphEdge, GraphNode, draw_around
+from tallystick.extensions.web import graph
+from tallystick.extensions.web.graph import DRAWN_MAX, NODES_MAX, PART, GraphEdge, GraphNode, draw_around
+from tallystick.extensions.web.reports import graph_part
 from tests.server.web.acting import send
 from tests.server.web.pages import HTML, Pages, serving_pages
 

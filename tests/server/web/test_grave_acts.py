@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.server.web.addresses import entity_address
+from tallystick.extensions.web.addresses import entity_address
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import HTML, Pages, serving_pages
 from tests.server.web.policies import owners_policy

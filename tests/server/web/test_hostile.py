@@ -15,11 +15,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 from markupsafe import escape
 
+from tallystick.extensions.web.addresses import entity_address, is_local
+from tallystick.extensions.web.markdown import render_markdown
+from tallystick.extensions.web.registry import PAGES
+from tallystick.extensions.web.static_files import static_files
 from tallystick.policy import Action, Principal, Request
-from tallystick.server.web.addresses import entity_address, is_local
-from tallystick.server.web.markdown import render_markdown
-from tallystick.server.web.registry import PAGES
-from tallystick.server.web.static_files import static_files
 from tests.multi_tenant import MultiTenantStore, multi_tenant_store
 from tests.server.web.acting import forms_of, post
 from tests.server.web.pages import HTML, SITE, Pages, serving_pages, serving_store

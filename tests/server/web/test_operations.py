@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from tallystick import app
 from tallystick.config import Settings
-from tallystick.operations.backups.run import back_up
+from tallystick.extensions.backup.run import back_up
 from tallystick.telemetry.metrics import quantile
 from tests.mcp_client import serving_http
 from tests.server.web.pages import Pages, serving_pages

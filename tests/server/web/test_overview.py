@@ -90,8 +90,8 @@ async def test_commits_are_counted_into_the_half_hour_they_belong_to(tmp_path: P
 async def test_the_day_says_what_agents_and_what_people_wrote_and_what_was_denied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.server.web.overview.DENIALS_SECONDS", timeouts.SECONDS)
-    monkeypatch.setattr("tallystick.server.web.actors.READING_SECONDS", timeouts.SECONDS)
+    monkeypatch.setattr("tallystick.extensions.web.overview.DENIALS_SECONDS", timeouts.SECONDS)
+    monkeypatch.setattr("tallystick.extensions.web.actors.READING_SECONDS", timeouts.SECONDS)
     async with serving_pages(tmp_path / "base", policy=sealed_policy(tmp_path), web_actor="grace") as pages:
         for actor in ("codex", "codex", "grace"):
             await by_tools(pages).node("plan", "note", actor)
@@ -162,7 +162,7 @@ async def test_it_shows_who_works_on_what_and_what_is_stale(tmp_path: Path) -> N
 
 
 async def test_it_says_whether_all_is_well_and_who_was_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.server.web.overview.DENIALS_SECONDS", timeouts.SECONDS)
+    monkeypatch.setattr("tallystick.extensions.web.overview.DENIALS_SECONDS", timeouts.SECONDS)
     met = sum(value for _, value in metrics.DAMAGE.read())  # by this process, in whatever tests came before
     async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
         await pages.node("plan")
@@ -212,7 +212,7 @@ async def test_denials_that_were_not_all_counted_are_said_to_be_at_least_so_many
     async def in_too_little_time(*args: Any) -> CountedDenials:
         return msgspec.structs.replace(await count_denials(*args), is_cut=True)
 
-    monkeypatch.setattr("tallystick.server.web.overview.count_denials", in_too_little_time)
+    monkeypatch.setattr("tallystick.extensions.web.overview.count_denials", in_too_little_time)
     async with serving_pages(tmp_path / "base", policy=owners_policy(tmp_path)) as pages:
         await pages.node("plan")
         assert "none found" in await pages.html("/")
@@ -394,6 +394,6 @@ async def test_commits_that_were_not_looked_for_are_mentioned(tmp_path: Path, mo
     async with serving_pages(tmp_path) as pages:
         await pages.node("plan")
         assert (await pages.json("/"))["commits_are_cut"] is False
-        monkeypatch.setattr("tallystick.server.web.overview.COMMITS_SECONDS", 0)
+        monkeypatch.setattr("tallystick.extensions.web.overview.COMMITS_SECONDS", 0)
         assert (await pages.json("/"))["commits_are_cut"] is True
         assert "older ones that you may read were not looked for" in await pages.html("/")

@@ -13,10 +13,10 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings
-from tallystick.operations import policy_trial
+from tallystick.extensions.web.forms import read_form
+from tallystick.extensions.web.reports import policy_trial
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
-from tallystick.server.web.forms import read_form
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 from tests.server.web.policies import owners_policy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.server.web.report_times import BYTES_MAX, FILE_NAME, KEPT, ReportTimes, report_seconds
+from tallystick.extensions.web.report_times import BYTES_MAX, FILE_NAME, KEPT, ReportTimes, report_seconds
 from tests.server.web.pages import HTML, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio

@@ -12,12 +12,12 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import Denied, InvalidArgument
+from tallystick.extensions.web.addresses import entity_address, is_local
+from tallystick.extensions.web.registry import NAVIGATION, PAGES, Page
+from tallystick.extensions.web.responses import WebPages
+from tallystick.extensions.web.security import TOKEN_SECONDS, PageTokens
 from tallystick.policy import Principal
 from tallystick.server.oauth.guard import build_admission
-from tallystick.server.web.addresses import entity_address, is_local
-from tallystick.server.web.registry import NAVIGATION, PAGES, Page
-from tallystick.server.web.responses import WebPages
-from tallystick.server.web.security import TOKEN_SECONDS, PageTokens
 from tallystick.sessions import Sessions
 from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
 

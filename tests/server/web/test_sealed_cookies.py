@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.server.web.sealed_cookies import (
+from tallystick.extensions.web.sealed_cookies import (
     DAYS_MAX,
     PART_CHARACTERS_MAX,
     PARTS_MAX,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.server.web.search import FOUND_MAX
+from tallystick.extensions.web.search import FOUND_MAX
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.clock import from_text
-from tallystick.server.web.timeline import LENGTH, chosen, ticks, timeline
+from tallystick.extensions.web.timeline import LENGTH, chosen, ticks, timeline
 
 DAY = 86_400_000
 MARCH = from_text("2026-03-01")

@@ -13,9 +13,9 @@ import pytest
 from tallystick import app
 from tallystick.clock import wall_clock
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
-from tallystick.operations import work_board
-from tallystick.operations.checkpoint import sign_checkpoint
-from tallystick.operations.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
+from tallystick.extensions.proofs.operations.checkpoint import sign_checkpoint
+from tallystick.extensions.web.reports import work_board
+from tallystick.extensions.web.reports.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import answers
 from tests.server.web.acting import followed, forms_of, post, send

@@ -12,23 +12,23 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.errors import TallystickError
+from tallystick.extensions.files.content_edits import adopt
+from tallystick.extensions.files.toolset import make_toolset
+from tallystick.extensions.ontology.file_edits import FileEdits
+from tallystick.extensions.ontology.views import Views
+from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
-from tallystick.projections.file_edits import FileEdits
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
-from tallystick.projections.views import Views
-from tallystick.projections.views.content_files import Edit
 from tallystick.server.dispatch import prepare
 from tallystick.store import Store
 from tallystick.toolsets import Answer, error_shape
-from tallystick.toolsets.files import make_toolset
-from tallystick.toolsets.files.content_edits import adopt
 from tests import timeouts
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tallystick.errors import Conflict, TallystickError
+from tallystick.extensions.files.toolset import TOOLSET
+from tallystick.extensions.files.viewing import ENTRIES_MAX
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
-from tallystick.toolsets.files import TOOLSET
-from tallystick.toolsets.files.viewing import ENTRIES_MAX
 from tests.projections.workspace import DEFINITIONS, connection, memory, text
 from tests.toolsets.files.agents import FilesAgent, working
 

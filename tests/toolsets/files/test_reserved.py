@@ -13,9 +13,9 @@ import pytest
 
 from tallystick import config
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.files.reserved import Reserved
+from tallystick.extensions.tasks.settings import find_file
 from tallystick.projections.sandboxed_files import SandboxedFiles
-from tallystick.toolsets.files.reserved import Reserved
-from tallystick.toolsets.tasks.settings import find_file
 from tallystick.work_settings import named_paths as named_by_work
 from tallystick.work_settings import read_settings
 from tests.toolsets.files.agents import FilesAgent, working

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.extensions.tasks.toolset import toolset as tasks_toolset
 from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
@@ -15,7 +16,6 @@ from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.knowledge.reverify import NODES_MAX, follow_up
-from tallystick.toolsets.tasks import toolset as tasks_toolset
 from tallystick.toolsets.work import toolset as work_toolset
 from tests.toolsets.agent import Agent, working
 from tests.toolsets.knowledge.agents import Checkout

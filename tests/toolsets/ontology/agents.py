@@ -13,6 +13,7 @@ import msgspec
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import TallystickError
+from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.policy import Action, Policy
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
@@ -24,7 +25,6 @@ from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.toolsets import Answer, Tool, Toolset
 from tallystick.toolsets.memory import TOOLSET as MEMORY
-from tallystick.toolsets.ontology import make_toolset
 from tests.toolsets.agent import Agent
 
 GTD: dict[str, Any] = {

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tallystick.errors import Denied
+from tallystick.extensions.ontology.arguments import CreateNode
+from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.policy import Decision, Request
 from tallystick.projections.content import INLINE_BYTES_MAX, Contents, Prepared
 from tallystick.server.dispatch import prepare
-from tallystick.toolsets.ontology import make_toolset
-from tallystick.toolsets.ontology.arguments import CreateNode
 from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
 
 BLOB = random.Random(1).randbytes(300_000)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tallystick.errors import NotFound
+from tallystick.extensions.ontology import violations
+from tallystick.extensions.ontology.definitions import use_preset
+from tallystick.extensions.ontology.lookup import presets
+from tallystick.extensions.ontology.violations import SHOWN_MAX
 from tallystick.policy import Action, Decision, Request
-from tallystick.toolsets.ontology import violations
-from tallystick.toolsets.ontology.definitions import use_preset
-from tallystick.toolsets.ontology.lookup import presets
-from tallystick.toolsets.ontology.violations import SHOWN_MAX
 from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
 
 

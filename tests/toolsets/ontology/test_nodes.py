@@ -41,7 +41,7 @@ def test_no_two_nodes_have_one_id(gtd: OntologyAgent) -> None:
 
 def test_an_id_that_is_taken_is_not_given_again(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = iter("a" * 12 + "a" * 12 + "b" * 12)
-    monkeypatch.setattr("tallystick.toolsets.ontology.context.secrets.choice", lambda _: next(letters))
+    monkeypatch.setattr("tallystick.extensions.ontology.context.secrets.choice", lambda _: next(letters))
     first = gtd.make("Action", "one")
     gtd.call("delete_node", node_id=first)
     assert (first, gtd.make("Action", "two")) == ("mem_aaaaaa_aaaaaa", "mem_bbbbbb_bbbbbb")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.toolsets.ontology import queries
+from tallystick.extensions.ontology import queries
 from tests.toolsets.ontology.agents import OntologyAgent
 
 

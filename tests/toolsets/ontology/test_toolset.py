@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from tallystick.errors import Conflict, InvalidArgument
+from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool, error_shape
-from tallystick.toolsets.ontology import make_toolset
 from tests.toolsets.ontology.agents import OntologyAgent
 
 TOOLSET = make_toolset(None, None)

@@ -13,6 +13,7 @@ import msgspec
 
 from tallystick.clock import from_text
 from tallystick.errors import TallystickError
+from tallystick.extensions.tasks import toolset as tasks
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
@@ -22,7 +23,7 @@ from tallystick.sessions import Sessions
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.tasks import Pipelines
 from tallystick.store import Store
-from tallystick.toolsets import Answer, knowledge, memory, tasks, work
+from tallystick.toolsets import Answer, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 

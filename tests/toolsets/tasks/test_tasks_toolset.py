@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.extensions.tasks.settings import read_pipelines
+from tallystick.extensions.tasks.toolset import TOOLSET
 from tallystick.server.schemas import input_schema
 from tallystick.state.tasks import Pipelines
-from tallystick.toolsets.tasks import TOOLSET
-from tallystick.toolsets.tasks.settings import read_pipelines
 from tests.toolsets.tasks.agents import TasksAgent
 
 TOOLS = {

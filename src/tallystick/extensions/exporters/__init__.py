@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import msgspec
 
-from tallystick.extension import Extension, Form
-
 if TYPE_CHECKING:
     from tallystick.extensions.exporters.directory import Directory
 
@@ -133,19 +131,3 @@ def title_of(entity_id: str, attrs: Mapping[str, Any]) -> str:
 def one_line(text: str, most: int = TITLE_CHARACTERS_MAX) -> str:
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-_HERE = "tallystick.extensions.exporters"
-EXTENSION = Extension(
-    name="exporters",
-    handlers={"export --as": f"{_HERE}.cli:export_as"},
-    forms=(
-        Form("okf", "a directory in the Open Knowledge Format 0.2", f"{_HERE}.okf", True),
-        Form(
-            "vault", "a directory of Markdown notes for Obsidian or basic-memory", f"{_HERE}.vault", is_directory=True
-        ),
-        Form("server-memory", "memory.jsonl of the MCP reference server", f"{_HERE}.server_memory"),
-        Form("graphml", "GraphML, for Gephi, yEd, Cytoscape, networkx or igraph", f"{_HERE}.graphml"),
-        Form("mermaid", "a flowchart of one project's work", f"{_HERE}.mermaid", needs_project=True),
-    ),
-)

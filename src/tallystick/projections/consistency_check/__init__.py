@@ -18,8 +18,10 @@ import msgspec
 
 from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import StorageRefused
+from tallystick.extensions.cypher import consistency as cypher
+from tallystick.extensions.cypher.engine import EngineThread
 from tallystick.log import Log
-from tallystick.projections.consistency_check import cypher, sql, text, views
+from tallystick.projections.consistency_check import sql, text, views
 from tallystick.projections.consistency_check.replay import (
     LIMIT,
     Finding,
@@ -31,7 +33,6 @@ from tallystick.projections.consistency_check.replay import (
     naming_bugs,
     unerased,
 )
-from tallystick.projections.cypher import EngineThread
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import COPIES, Place

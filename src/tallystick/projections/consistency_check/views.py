@@ -10,6 +10,9 @@ from contextlib import closing
 import msgspec
 
 from tallystick.errors import TallystickError
+from tallystick.extensions.ontology.views import Views, ontology
+from tallystick.extensions.ontology.views.content_files import NOT_ADOPTED
+from tallystick.extensions.ontology.views.views_db import FileRow, ViewsDb
 from tallystick.projections.consistency_check.replay import (
     Finding,
     Subject,
@@ -28,9 +31,6 @@ from tallystick.projections.database import Connection, Reader
 from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, shown
 from tallystick.projections.sandboxed_files import SandboxedFiles
-from tallystick.projections.views import Views, ontology
-from tallystick.projections.views.content_files import NOT_ADOPTED
-from tallystick.projections.views.views_db import FileRow, ViewsDb
 
 _VIEW_TABLES = {
     "definition": ("SELECT id, kind, attrs FROM {}.definition", ["id"]),

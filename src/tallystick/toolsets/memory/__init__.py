@@ -21,8 +21,8 @@ from tallystick.toolsets.memory.delegation import Walks
 from tallystick.toolsets.memory.similar import SimilarNodes
 
 if TYPE_CHECKING:
+    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import TextIndex
-    from tallystick.projections.vectors import VectorIndex
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:

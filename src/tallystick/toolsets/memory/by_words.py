@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.clock import elapsed_ms
+from tallystick.extensions.vectors import fusion
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.ranking import asked_words
-from tallystick.projections.vectors import fusion
 from tallystick.state import Breathing, EntityKind, Path
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -26,8 +26,8 @@ from tallystick.toolsets.memory.word_search import Matches, Wanted
 from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
+    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import Hit, TextIndex
-    from tallystick.projections.vectors import VectorIndex
     from tallystick.store import Store
 
 TOKENS_DEFAULT = 900

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.errors import LimitExceeded
+from tallystick.extensions.cypher.engine import EngineAway
 from tallystick.policy import Action, Principal
-from tallystick.projections.cypher import EngineAway
 from tallystick.state import Breathing, NamedEdge, Walk
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -26,7 +26,7 @@ from tallystick.toolsets.memory.arguments import SearchArguments, Traversal
 from tallystick.toolsets.memory.search_query import CLOSURE_MAX, SearchQuery, walk_of
 
 if TYPE_CHECKING:
-    from tallystick.projections.cypher.walks import GraphWalks
+    from tallystick.extensions.cypher.walks import GraphWalks
     from tallystick.store import Store
 
 Walks = Callable[[str], "GraphWalks"]

@@ -27,7 +27,7 @@ from tallystick.toolsets.truncation import room_for, size_of, while_fitting
 from tallystick.turns import paced
 
 if TYPE_CHECKING:
-    from tallystick.projections.openlineage import EventBuilder
+    from tallystick.extensions.openlineage.events import EventBuilder
     from tallystick.store import Store
 
 _COMMITS_BYTES_MAX = 16 << 20
@@ -99,7 +99,7 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments, p
     refuse(problems)
     if form == "openlineage_v1":
         # Takes a while the first time, and others need not wait for it.
-        await asyncio.to_thread(import_module, "tallystick.projections.openlineage")
+        await asyncio.to_thread(import_module, "tallystick.extensions.openlineage.events")
 
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
@@ -305,7 +305,7 @@ async def _as_openlineage(page: Page) -> dict[str, Any]:
 
 def _earlier(state: State, found: Lineage, seqs: Sequence[int]) -> Generator[None, None, EventBuilder]:
     """A run starts with its first commit on this entity, also when that is on an earlier page."""
-    from tallystick.projections.openlineage import EventBuilder
+    from tallystick.extensions.openlineage.events import EventBuilder
 
     event_builder = EventBuilder(lambda commit: found.type)
     for seq in seqs:

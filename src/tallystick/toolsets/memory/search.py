@@ -33,9 +33,9 @@ from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinn
 from tallystick.toolsets.truncation import fitting, room_for, shortened, size_of
 
 if TYPE_CHECKING:
-    from tallystick.projections.cypher.walks import GraphWalks
+    from tallystick.extensions.cypher.walks import GraphWalks
+    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import TextIndex
-    from tallystick.projections.vectors import VectorIndex
     from tallystick.store import Store
 
 HOPS_MAX = 3

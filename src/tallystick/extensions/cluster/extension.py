@@ -1,0 +1,13 @@
+"""What this extension contributes."""
+
+from __future__ import annotations
+
+from tallystick.extension import Command, Extension
+
+_HERE = "tallystick.extensions.cluster"
+EXTENSION = Extension(
+    name="cluster",
+    commands={
+        "migrate": Command(f"{_HERE}.cli:migrate"),
+    },
+)

@@ -1,0 +1,1 @@
+"""An engine outside that has a copy of the graph and answers Cypher."""

@@ -1,0 +1,1 @@
+"""The files toolset: plain files of the base and content files."""

@@ -1,0 +1,7 @@
+"""What this extension contributes."""
+
+from __future__ import annotations
+
+from tallystick.extension import Extension
+
+EXTENSION = Extension(name="files")

@@ -1,0 +1,1 @@
+"""Typed memories under an ontology, with contents and their files."""

@@ -1,0 +1,13 @@
+"""What this extension contributes."""
+
+from __future__ import annotations
+
+from tallystick.extension import Command, Extension
+
+_HERE = "tallystick.extensions.ontology"
+EXTENSION = Extension(
+    name="ontology",
+    commands={
+        "ontology": Command(f"{_HERE}.cli:commands"),
+    },
+)

@@ -1,0 +1,1 @@
+"""The task orchestrator: features, tasks, sections, pipelines and templates."""

@@ -1,0 +1,1 @@
+"""Search by meaning, with a model that runs on this machine."""
