@@ -67,6 +67,17 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     forms: Sequence[Form] = ()
     checks: Sequence[str] = ()
     """Refer to functions of the settings that yield findings for `doctor`."""
+    logs: Mapping[str, str] = {}
+    """By the scheme of `log_url`: refers to a function of the settings that opens the log of their tenant."""
+    projections: Sequence[str] = ()
+    """Refer to `projections.registry.Registered` values."""
+    toolsets: Mapping[str, str] = {}
+    """By name: refers to a function of an `app.context.AppContext` that returns the toolset."""
+    routes: Sequence[str] = ()
+    """Refer to functions of an `app.context.AppContext` that return routes of HTTP."""
+    around_serving: str = ""
+    """Refers to a function of an `app.context.AppContext` that returns an async context manager. A server enters it
+    before it answers the first call, and leaves it when it stops."""
 
 
 class Fault(msgspec.Struct, frozen=True):

@@ -1,0 +1,31 @@
+"""What an extension is given of a process: its settings, and the parts that the core has built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tallystick.config import Settings
+
+if TYPE_CHECKING:
+    from tallystick.server import Offer
+    from tallystick.sessions import Sessions
+    from tallystick.store import Store
+    from tallystick.tenant_projections import AllProjections
+
+
+class AppContext(msgspec.Struct, frozen=True, kw_only=True):
+    settings: Settings
+    projections: AllProjections | None = None
+    """None in a process that does not serve: tools can then be listed, and not all be called."""
+    sessions: Sessions | None = None
+    store: Callable[[], Store] | None = None
+    """Returns the store. It is there once the toolsets are built."""
+    offer: Offer | None = None
+    """What callers are offered, for routes."""
+
+    def of(self, tenant: str) -> Settings:
+        """Return the settings with this tenant."""
+        return msgspec.structs.replace(self.settings, tenant=tenant)
