@@ -38,7 +38,7 @@ MUTANTS_READY := $(VENV)/.mutants-ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test pythons clients agents browser deployment screenshots scripts coverage mutants check format bench soak torture docs site wheel packages lock clean
+.PHONY: help setup run test pythons clients agents browser deployment screenshots scripts coverage mutants check format house bench soak torture docs site wheel packages lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ check: $(READY) $(WEB_READY) ## style, types, import directions, lock files, scr
 format: $(READY) ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+house: $(READY) ## print the figures of the house: the size of the core, what names an extension, what a session loads
+	@$(BIN)/python -m tests.house
 
 bench: $(READY) $(PEERS_READY) ## measure, and print ratios (ARGS=--quick for a short run)
 	@$(BIN)/python -m bench $(ARGS)
