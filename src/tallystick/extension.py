@@ -73,6 +73,8 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Refer to `projections.registry.Registered` values."""
     toolsets: Mapping[str, str] = {}
     """By name: refers to a function of an `app.context.AppContext` that returns the toolset."""
+    reserved_paths: Sequence[str] = ()
+    """Refer to functions of the settings that return the paths that tools for files must not reach."""
     routes: Sequence[str] = ()
     """Refer to functions of an `app.context.AppContext` that return routes of HTTP."""
     around_serving: str = ""
@@ -103,6 +105,13 @@ class Installed(msgspec.Struct, frozen=True):
     def checks(self) -> Iterator[Any]:
         for each in self.extensions:
             yield from map(load, each.checks)
+
+    def toolsets(self) -> dict[str, str]:
+        return {name: reference for each in self.extensions for name, reference in each.toolsets.items()}
+
+    def reserved_paths(self) -> Iterator[Any]:
+        for each in self.extensions:
+            yield from map(load, each.reserved_paths)
 
     def handler(self, option: str) -> Any:
         """Return the function for an option of a core command. Raises NotFound."""
@@ -160,3 +169,5 @@ def _check(extension: object, others: Sequence[Extension]) -> None:
             raise ValueError(f"there is an extension '{other.name}' already")
         if taken := [word for word in extension.commands if word in other.commands]:
             raise ValueError(f"the command '{taken[0]}' is that of the extension '{other.name}'")
+        if taken := [name for name in extension.toolsets if name in other.toolsets]:
+            raise ValueError(f"the toolset '{taken[0]}' is that of the extension '{other.name}'")

@@ -114,6 +114,10 @@ FAULTS = {
         "EXTENSION = Extension(name='odd', commands={'init': Command('odd:none')})",
         "the command 'init' is that of the extension 'clients'",
     ),
+    "has a toolset that is taken": (
+        "from tallystick.extension import Extension\nEXTENSION = Extension(name='odd', toolsets={'files': 'odd:none'})",
+        "the toolset 'files' is that of the extension 'files'",
+    ),
 }
 
 
@@ -138,3 +142,16 @@ def test_a_command_of_the_core_is_never_replaced(tmp_path: Path) -> None:
     )
     register(path, "odd", "odd:EXTENSION")
     assert str(tmp_path / "base") in tallystick("where", "--base", tmp_path / "base", path=path).stdout
+
+
+async def test_a_toolset_that_cannot_be_built_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "site"
+    path.mkdir()
+    (path / "odd.py").write_text(
+        "from tallystick.extension import Extension\nEXTENSION = Extension(name='odd', toolsets={'odd': 'odd:none'})"
+    )
+    register(path, "odd", "odd:EXTENSION")
+    environ = {**os.environ, "PYTHONPATH": str(path)}
+    async with connect(tmp_path / "base", "--toolsets", "all", environ=environ) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+    assert {"memory_write", "manage_container", "create_node", "str_replace"} <= names

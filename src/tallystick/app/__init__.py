@@ -6,7 +6,7 @@ from tallystick.app.callers import claims_of, local_user, open_sessions, system_
 from tallystick.app.logs import checkpoint_keys, open_log
 from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
 from tallystick.app.stores import erase, opened, operation_context, publish
-from tallystick.app.vocabularies import knowledge_context, toolsets, why_context
+from tallystick.app.vocabularies import knowledge_context, toolsets
 from tallystick.extensions.web.wiring import web_pages
 
 __all__ = [
@@ -27,5 +27,4 @@ __all__ = [
     "system_user",
     "toolsets",
     "web_pages",
-    "why_context",
 ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tallystick.sessions import Sessions
     from tallystick.store import Store
     from tallystick.tenant_projections import AllProjections
+    from tallystick.toolsets.knowledge.context import ToolContext
 
 
 class AppContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,8 @@ class AppContext(msgspec.Struct, frozen=True, kw_only=True):
     projections: AllProjections | None = None
     """None in a process that does not serve: tools can then be listed, and not all be called."""
     sessions: Sessions | None = None
+    knowledge: ToolContext | None = None
+    """The repository and the claims, which toolsets share; None before the toolsets are built."""
     store: Callable[[], Store] | None = None
     """Returns the store. It is there once the toolsets are built."""
     offer: Offer | None = None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.app.callers import claims_of, work_settings
+from tallystick.app.context import AppContext
 from tallystick.app.guards import audit_files
-from tallystick.app.logs import checkpoint_keys
-from tallystick.config import Settings, named_paths
+from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.extensions.files import toolset as files
-from tallystick.extensions.hooks import toolset as hooks
-from tallystick.extensions.ontology import toolset as ontology
-from tallystick.extensions.tasks import toolset as tasks
-from tallystick.extensions.tasks.settings import find_file, read_pipelines
-from tallystick.extensions.why import toolset as why
+from tallystick.extension import installed, load
 from tallystick.policy import Principal
 from tallystick.sessions import Sessions
 from tallystick.store import Store
@@ -31,26 +25,25 @@ from tallystick.toolsets import Toolset, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
-from tallystick.toolsets.knowledge.freshness import Repository
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.memory.lineage import PlacedCommit
 from tallystick.toolsets.work.context import Receipts
 from tallystick.toolsets.work.context import ToolContext as WorkContext
-from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
-    from tallystick.commits.signed_note import SignerKey, VerifierKey
-    from tallystick.extensions.why.explanation import Why, WhyContext
     from tallystick.projections.text import TextIndex
+
+
+logger = logging.getLogger(__name__)
 
 
 def toolsets(
     settings: Settings, projections: AllProjections | None = None, sessions: Sessions | None = None
 ) -> tuple[Toolset, ...]:
-    """Every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
+    """Return every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
     tool_context = knowledge_context(settings, claims, projections.text if projections else None)
-    return (
+    core = (
         memory.toolset(
             hops_max=settings.max_hops,
             text=projections.text if projections else None,
@@ -65,25 +58,24 @@ def toolsets(
             receipts=_receipts(settings, projections) if projections else None,
         ),
         knowledge.make_toolset(tool_context),
-        tasks.toolset(pipelines=read_pipelines(os.environ), knowledge=tool_context, claims=claims),
-        ontology.make_toolset(
-            projections.contents if projections else None,
-            projections.text if projections else None,
-            published=projections.published if projections else None,
-            adopt=projections.adopted if projections else None,
-            content_bytes_max=settings.content_bytes_max,
-        ),
-        files.make_toolset(
-            projections.path if projections else None,
-            views=projections.views if projections else lambda tenant: None,
-            adopt=projections.adopted if projections else None,
-            published=projections.published if projections else None,
-            reserved=_named_paths(settings),
-            base=settings.base,
-        ),
-        why.make_toolset(partial(_explain, settings, tool_context.repository, projections)),
-        hooks.make_toolset(settings, work_settings(settings)),
     )
+    context = AppContext(settings=settings, projections=projections, sessions=sessions, knowledge=tool_context)
+    names = {each.name for each in core}
+    contributed = (each for each in _contributed(context) if each.name not in names)
+    return *core, *sorted(contributed, key=lambda each: (each.order, each.name))
+
+
+def _contributed(context: AppContext) -> Iterator[Toolset]:
+    """Yield the toolsets of extensions. One that cannot be built is left out, unless what it says is for the user."""
+    for name, reference in installed().toolsets().items():
+        try:
+            toolset: Toolset = load(reference)(context)
+        except TallystickError:
+            raise
+        except Exception:
+            logger.exception("the toolset '%s' is left out", name)
+        else:
+            yield toolset
 
 
 def knowledge_context(
@@ -111,53 +103,11 @@ def _task_maker(settings: Settings) -> TaskMaker | None:
     return next((tool for tool in on if not settings.tools or tool in settings.tools), None)
 
 
-def why_context(
-    settings: Settings,
-    repository: Repository | None = None,
-    signers: Callable[[str], tuple[SignerKey, ...]] | None = None,
-) -> WhyContext:
-    """`signers`: the keys of each tenant, where they were read already."""
-    from tallystick.extensions.why.explanation import WhyContext
-
-    def of(tenant: str) -> Settings:
-        return msgspec.structs.replace(settings, tenant=tenant)
-
-    def keys(tenant: str) -> tuple[VerifierKey, ...]:
-        # Whoever asks need not be who may sign.
-        with suppress(InvalidArgument):
-            found = checkpoint_keys(of(tenant)) if signers is None else signers(tenant)
-            return tuple(key.verifier for key in found)
-        return ()
-
-    return WhyContext(
-        repository=repository or knowledge_context(settings).repository,
-        base=settings.base,
-        home=lambda tenant: of(tenant).home,
-        keys=keys,
-        audit=lambda tenant: audit_files(of(tenant)).directory,
-    )
-
-
 def _prove(settings: Settings, tenant: str, commits: Sequence[PlacedCommit]) -> list[str | None]:
     from tallystick.extensions.proofs.operations.proofs import prove_signed
 
     home = msgspec.structs.replace(settings, tenant=tenant).home
     return prove_signed(home, [(each.commit, each.index, each.prev_record_hash) for each in commits])
-
-
-async def _explain(
-    settings: Settings,
-    repository: Repository,
-    projections: AllProjections | None,
-    store: Store,
-    principal: Principal,
-    file: str,
-    line: int | None,
-) -> Why:
-    from tallystick.extensions.why.explanation import explain
-
-    context = why_context(settings, repository, projections.keys if projections else None)
-    return await explain(context, store, principal, file, line)
 
 
 def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
@@ -204,13 +154,3 @@ def _check_repo(settings: Settings) -> None:
             code="SETTING_INVALID",
             hint="with an issuer, name the directory in 'repo'; the working directory is not taken for it",
         )
-
-
-def _named_paths(settings: Settings) -> list[Path]:
-    """All that any settings name, or are read from: out of reach for tools, wherever it lies."""
-    pipelines = find_file(os.environ)
-    return [
-        *named_paths(settings),
-        *named_by_work(work_settings(settings), base=settings.base, working=Path.cwd()),
-        *([] if pipelines is None else [pipelines]),
-    ]

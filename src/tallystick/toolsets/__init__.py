@@ -70,6 +70,8 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     faults: Literal["protocol", "result"] = "result"
     """Where bad arguments are answered: as the protocol that was agreed on says, in its words, or as every other
     error of this vocabulary."""
+    order: int = 100
+    """Toolsets are listed by this number, those with the same number by name."""
     is_listed: bool = True
     """False: for programs that know its tools. They can always be called, and no agent is shown them unless the toolset
     is chosen by its name."""

@@ -4,4 +4,7 @@ from __future__ import annotations
 
 from tallystick.extension import Extension
 
-EXTENSION = Extension(name="files")
+EXTENSION = Extension(
+    name="files",
+    toolsets={"files": "tallystick.extensions.files.toolset:contributed"},
+)

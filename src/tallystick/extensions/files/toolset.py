@@ -13,13 +13,39 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallystick.app.callers import work_settings
+from tallystick.config import Settings, named_paths
+from tallystick.extension import installed
 from tallystick.extensions.files import arguments, editing, plain_files, viewing
 from tallystick.extensions.files.context import FILE_BYTES_MAX, Call, ToolContext
 from tallystick.toolsets import COUNT, FLAG, FLAGGED, TEXT, Toolset, answer_schema, error_shape, make_tool
+from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
+    from tallystick.app.context import AppContext
     from tallystick.extensions.ontology.views import Views
     from tallystick.projections.content import Kind
+
+
+def contributed(context: AppContext) -> Toolset:
+    projections = context.projections
+    return make_toolset(
+        projections.path if projections else None,
+        views=projections.views if projections else lambda tenant: None,
+        adopt=projections.adopted if projections else None,
+        published=projections.published if projections else None,
+        reserved=_named_paths(context.settings),
+        base=context.settings.base,
+    )
+
+
+def _named_paths(settings: Settings) -> list[Path]:
+    """Return every path that any settings name, or are read from: out of reach for tools, wherever it lies."""
+    return [
+        *named_paths(settings),
+        *named_by_work(work_settings(settings), base=settings.base, working=Path.cwd()),
+        *(path for paths in installed().reserved_paths() for path in paths(settings)),
+    ]
 
 
 def make_toolset(
@@ -42,6 +68,7 @@ def make_toolset(
     begin = partial(Call, tool_context)
     return Toolset(
         name="files",
+        order=12,
         summary="plain text files in the base directory, and the content files of typed memories, edited as text",
         faults="result",
         error_shape=error_shape,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from pydantic import Field
 
+from tallystick.app.callers import work_settings
 from tallystick.config import Settings
 from tallystick.extensions.hooks.clients import Event, agents_of, read_event
 from tallystick.extensions.hooks.command import seconds
@@ -30,6 +31,7 @@ from tallystick.toolsets.memory.arguments import Arguments
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings
 
 if TYPE_CHECKING:
+    from tallystick.app.context import AppContext
     from tallystick.state.read_filter import ReadFilter
     from tallystick.state.state import State
     from tallystick.store import Store
@@ -59,6 +61,10 @@ class HookArguments(Arguments):
     processes: list[str] = Field(default_factory=list, max_length=64, description="tags of those above the hook")
 
 
+def contributed(context: AppContext) -> Toolset:
+    return make_toolset(context.settings, work_settings(context.settings))
+
+
 def make_toolset(settings: Settings, work: WorkSettings) -> Toolset:
     async def context(store: Store, principal: Principal, asked: HookArguments) -> Answer:
         event = _event(asked)
@@ -72,6 +78,7 @@ def make_toolset(settings: Settings, work: WorkSettings) -> Toolset:
 
     return Toolset(
         name="hooks",
+        order=21,
         summary="what coding agents are told while they work, for the hooks of their clients",
         faults="protocol",
         is_listed=False,

@@ -10,4 +10,5 @@ EXTENSION = Extension(
     commands={
         "ontology": Command(f"{_HERE}.cli:commands"),
     },
+    toolsets={"ontology": f"{_HERE}.toolset:contributed"},
 )

@@ -15,8 +15,20 @@ from tallystick.extensions.ontology.context import CONTENT_BYTES_MAX, Adopt, Cal
 from tallystick.toolsets import COUNT, FLAG, FLAGGED, OBJECT, TEXT, Toolset, answer_schema, error_shape, make_tool
 
 if TYPE_CHECKING:
+    from tallystick.app.context import AppContext
     from tallystick.projections.content import Contents
     from tallystick.projections.text import TextIndex
+
+
+def contributed(context: AppContext) -> Toolset:
+    projections = context.projections
+    return make_toolset(
+        projections.contents if projections else None,
+        projections.text if projections else None,
+        published=projections.published if projections else None,
+        adopt=projections.adopted if projections else None,
+        content_bytes_max=context.settings.content_bytes_max,
+    )
 
 
 def make_toolset(
@@ -33,6 +45,7 @@ def make_toolset(
     begin = partial(Call, tool_context)
     return Toolset(
         name="ontology",
+        order=11,
         summary="typed memories and connections under an ontology that you define, with content that people can"
         " open as files",
         faults="result",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tallystick.config import FILE_BYTES_MAX, unknown_setting
+from tallystick.config import FILE_BYTES_MAX, Settings, unknown_setting
 from tallystick.errors import InvalidArgument
 from tallystick.plain_formats import NotPlain, read_plain_yaml
 from tallystick.regular_files import read_bounded
@@ -28,6 +29,11 @@ def find_file(environ: Mapping[str, str]) -> Path | None:
     """Where it is looked for."""
     home = environ.get(HOME)
     return (Path(home).expanduser() / FILE_NAME).absolute() if home else None
+
+
+def reserved_paths(settings: Settings) -> list[Path]:
+    path = find_file(os.environ)
+    return [] if path is None else [path]
 
 
 def _from_file(path: Path) -> Pipelines:

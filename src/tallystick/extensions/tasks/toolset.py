@@ -7,8 +7,9 @@ the table of the tools; `view` is what they see and draw on, `entities` what the
 
 from __future__ import annotations
 
+import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tallystick.clock import Clock, wall_clock
 from tallystick.extensions.tasks import arguments
@@ -25,6 +26,7 @@ from tallystick.extensions.tasks.next import (
 )
 from tallystick.extensions.tasks.queries import query_container
 from tallystick.extensions.tasks.sections import manage_sections, query_sections
+from tallystick.extensions.tasks.settings import read_pipelines
 from tallystick.extensions.tasks.tags import get_tag_usage, list_tags, rename_tag
 from tallystick.extensions.tasks.templates import apply_template, manage_template, query_templates
 from tallystick.extensions.tasks.transitions import advance, revert, terminate
@@ -33,6 +35,15 @@ from tallystick.toolsets import Toolset, make_tool
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.envelope import OUTPUT, error_shape
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
+
+if TYPE_CHECKING:
+    from tallystick.app.context import AppContext
+
+
+def contributed(context: AppContext) -> Toolset:
+    knowledge = context.knowledge
+    assert knowledge is not None
+    return toolset(pipelines=read_pipelines(os.environ), knowledge=knowledge, claims=knowledge.work.claims)
 
 
 def toolset(
@@ -53,6 +64,7 @@ def toolset_with(tool_context: ToolContext) -> Toolset:
     begin = partial(Call, tool_context)
     return Toolset(
         name="tasks",
+        order=10,
         summary="projects, features and tasks with sections, priorities and blocks, advanced step by step",
         faults="result",
         error_shape=error_shape,

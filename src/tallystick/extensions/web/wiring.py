@@ -13,7 +13,7 @@ import msgspec
 from tallystick.app.callers import claims_of, system_user
 from tallystick.app.guards import audit_files, shipped_policy
 from tallystick.app.stores import operation_context
-from tallystick.app.vocabularies import knowledge_context, why_context
+from tallystick.app.vocabularies import knowledge_context
 from tallystick.config import Settings
 from tallystick.operations import OperationContext
 from tallystick.operations.child_command import run_command
@@ -40,7 +40,7 @@ def web_pages(
     from tallystick.extensions.web.chain import Chains
     from tallystick.extensions.web.context import WebContext
     from tallystick.extensions.web.responses import WebPages
-    from tallystick.extensions.why.explanation import explain_task
+    from tallystick.extensions.why.explanation import explain_task, why_context
 
     def of(tenant: str) -> Settings:
         return msgspec.structs.replace(settings, tenant=tenant)

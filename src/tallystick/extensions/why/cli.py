@@ -45,13 +45,13 @@ def why(
       tallystick why -- -odd-name:3
     """
     from tallystick import app
-    from tallystick.extensions.why.explanation import TOOL, explain
+    from tallystick.extensions.why.explanation import TOOL, explain, why_context
 
     settings = existing(base=base, tenant=tenant)
     if repo is not None:
         settings = msgspec.structs.replace(settings, repo=str(repo))
     context = app.operation_context(settings)
-    looks_in = app.why_context(settings)
+    looks_in = why_context(settings)
     file, line = _split(place, looks_in)
 
     async def ask() -> Why:

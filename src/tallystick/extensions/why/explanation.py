@@ -12,16 +12,21 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from tallystick.app.guards import audit_files
+from tallystick.app.logs import checkpoint_keys
+from tallystick.app.vocabularies import knowledge_context
 from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import REDACTIONS, Verb, reserved_attributes
-from tallystick.commits.signed_note import NoteRefused, VerifierKey
-from tallystick.errors import Conflict, Corrupt, NotFound
+from tallystick.commits.signed_note import NoteRefused, SignerKey, VerifierKey
+from tallystick.config import Settings
+from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.extensions.proofs.operations.proofs import check_proof, prove_commit
 from tallystick.extensions.proofs.proof_file import Trust as ProofTrust
 from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
@@ -68,6 +73,32 @@ class WhyContext(msgspec.Struct, frozen=True):
     """Where its audit log lies."""
     keys: Callable[[str], tuple[VerifierKey, ...]]
     """Those that its checkpoints are signed with, as far as they are known."""
+
+
+def why_context(
+    settings: Settings,
+    repository: Repository | None = None,
+    signers: Callable[[str], tuple[SignerKey, ...]] | None = None,
+) -> WhyContext:
+    """`signers`: the keys of each tenant, where they were read already."""
+
+    def of(tenant: str) -> Settings:
+        return msgspec.structs.replace(settings, tenant=tenant)
+
+    def keys(tenant: str) -> tuple[VerifierKey, ...]:
+        # Whoever asks need not be who may sign.
+        with suppress(InvalidArgument):
+            found = checkpoint_keys(of(tenant)) if signers is None else signers(tenant)
+            return tuple(key.verifier for key in found)
+        return ()
+
+    return WhyContext(
+        repository=repository or knowledge_context(settings).repository,
+        base=settings.base,
+        home=lambda tenant: of(tenant).home,
+        keys=keys,
+        audit=lambda tenant: audit_files(of(tenant)).directory,
+    )
 
 
 class Source(msgspec.Struct, frozen=True):

@@ -10,4 +10,5 @@ EXTENSION = Extension(
     commands={
         "why": Command(f"{_HERE}.cli:why"),
     },
+    toolsets={"why": f"{_HERE}.toolset:contributed"},
 )

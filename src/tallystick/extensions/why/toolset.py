@@ -7,6 +7,7 @@ file knows arguments, and how much of the answer fits.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,8 @@ from tallystick.toolsets.memory.arguments import Arguments
 from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
+    from tallystick.app.context import AppContext
+    from tallystick.extensions.why.explanation import Why
     from tallystick.store import Store
 
 ANSWER_BYTES_MAX = 50_000
@@ -42,6 +45,19 @@ class WhyArguments(Arguments):
     line: int | None = Field(default=None, ge=1, description="none: the file's knowledge and tasks")
 
 
+def contributed(context: AppContext) -> Toolset:
+    return make_toolset(partial(_explain, context))
+
+
+async def _explain(app: AppContext, store: Store, principal: Principal, file: str, line: int | None) -> Why:
+    from tallystick.extensions.why.explanation import explain, why_context
+
+    assert app.knowledge is not None
+    signers = app.projections.keys if app.projections else None
+    context = why_context(app.settings, app.knowledge.repository, signers)
+    return await explain(context, store, principal, file, line)
+
+
 def make_toolset(explain: Explain) -> Toolset:
     async def why(store: Store, principal: Principal, asked: WhyArguments) -> Answer:
         found = msgspec.to_builtins(await explain(store, principal, asked.file, asked.line))
@@ -49,6 +65,7 @@ def make_toolset(explain: Explain) -> Toolset:
 
     return Toolset(
         name="why",
+        order=20,
         summary="which task, evidence and facts are behind a line of code",
         guide={"memory.why": "Before you change odd code: memory.why tells what it is for."},
         keywords={"memory.why": "why line code blame reason task evidence commit who wrote"},
