@@ -23,8 +23,8 @@ from tallystick.state.state import State
 from tallystick.store import Store
 from tallystick.turns import finished
 from tests.commits_by_hand import draft, node
+from tests.extensions.tasks.agents import TasksAgent
 from tests.files_with import files_with
-from tests.toolsets.tasks.agents import TasksAgent
 
 ME = Principal(actor="me")
 

@@ -73,6 +73,10 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Refer to `projections.registry.Registered` values."""
     toolsets: Mapping[str, str] = {}
     """By name: refers to a function of an `app.context.AppContext` that returns the toolset."""
+    indexes: Mapping[str, Sequence[str]] = {}
+    """By the name of a toolset: refer to the derived indexes that its tools read, to be built before the first call."""
+    entity_rules: Sequence[str] = ()
+    """Refer to mappings of a node's type to a `toolsets.entity_rules.EntityRule`."""
     reserved_paths: Sequence[str] = ()
     """Refer to functions of the settings that return the paths that tools for files must not reach."""
     routes: Sequence[str] = ()
@@ -108,6 +112,13 @@ class Installed(msgspec.Struct, frozen=True):
 
     def toolsets(self) -> dict[str, str]:
         return {name: reference for each in self.extensions for name, reference in each.toolsets.items()}
+
+    def indexes(self) -> dict[str, Sequence[str]]:
+        return {name: references for each in self.extensions for name, references in each.indexes.items()}
+
+    def entity_rules(self) -> Iterator[Any]:
+        for each in self.extensions:
+            yield from map(load, each.entity_rules)
 
     def reserved_paths(self) -> Iterator[Any]:
         for each in self.extensions:

@@ -388,7 +388,7 @@ REQUIREMENTS += [
         ("evidence, demanded above", "what stands above a node demands evidence of it, too",
          _DEMANDED + "test_what_stands_above_it_demands_it_too"),
         ("evidence, demanded of tasks", "a task is not closed without the evidence that it demands",
-         "tests/toolsets/tasks/test_beside_work.py::"
+         "tests/extensions/tasks/test_beside_work.py::"
          "test_a_task_is_not_closed_without_the_evidence_that_it_demands"),
         ("evidence, not stated", "nobody states that a check passed",
          _DEMANDED + "test_nobody_states_that_a_check_passed"),

@@ -224,7 +224,7 @@ GATE_REQUIREMENTS: tuple[tuple[str, str, str], ...] = (
     ("files, settings", "nothing that settings name is in reach of an agent, wherever it lies",
      "tests/journeys/test_files_stories.py::test_nothing_that_settings_name_is_in_reach_of_an_agent"),
     ("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it",
-     "tests/toolsets/files/test_files_toolset.py::"
+     "tests/extensions/files/test_files_toolset.py::"
      "test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it"),
     ("pins, base", "pins never look into the base, whatever a pattern says",
      "tests/toolsets/knowledge/test_freshness.py::test_the_base_is_never_looked_into"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-_NODES = "tests/toolsets/ontology/test_nodes.py::"
-_CONNECTIONS = "tests/toolsets/ontology/test_connections.py::"
-_DEFINITIONS = "tests/toolsets/ontology/test_definitions.py::"
-_QUERIES = "tests/toolsets/ontology/test_queries.py::"
-_CONTENTS = "tests/toolsets/ontology/test_contents.py::"
-_BAD = "tests/toolsets/ontology/test_bad_input.py::"
-_TOOLSET = "tests/toolsets/ontology/test_toolset.py::"
-_COMMANDS = "tests/toolsets/ontology/test_command_line.py::"
+_NODES = "tests/extensions/ontology/test_nodes.py::"
+_CONNECTIONS = "tests/extensions/ontology/test_connections.py::"
+_DEFINITIONS = "tests/extensions/ontology/test_definitions.py::"
+_QUERIES = "tests/extensions/ontology/test_queries.py::"
+_CONTENTS = "tests/extensions/ontology/test_contents.py::"
+_BAD = "tests/extensions/ontology/test_bad_input.py::"
+_TOOLSET = "tests/extensions/ontology/test_toolset.py::"
+_COMMANDS = "tests/extensions/ontology/test_command_line.py::"
 _STATE = "tests/state/test_ontology.py::"
 _MEMBERS = "tests/state/test_members.py::"
 _STORIES = "tests/journeys/test_ontology_stories.py::"

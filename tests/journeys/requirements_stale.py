@@ -7,7 +7,7 @@ _MEMORY = "tests/toolsets/test_memory_stale.py::"
 _SEARCH = "tests/toolsets/test_memory_stale_search.py::"
 _FILES = "tests/toolsets/test_cited_files.py::"
 _WORK = "tests/toolsets/test_stale_work.py::"
-_TYPED = "tests/toolsets/ontology/test_stale.py::"
+_TYPED = "tests/extensions/ontology/test_stale.py::"
 _LIST = "tests/operations/test_stale.py::"
 _JOURNEY = "tests/journeys/test_stale_stories.py::"
 

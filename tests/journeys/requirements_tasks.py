@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-_HERE = "tests/toolsets/tasks/"
+_HERE = "tests/extensions/tasks/"
 _CONTAINERS = _HERE + "test_containers.py::"
 _STEPS = _HERE + "test_steps.py::"
 _BLOCKS = _HERE + "test_blocks.py::"
 _NEXT = _HERE + "test_next.py::"
 _SECTIONS = _HERE + "test_sections.py::"
 _BESIDE = _HERE + "test_beside_work.py::"
-_CLAIMS = "tests/toolsets/tasks/test_claims.py::"
+_CLAIMS = "tests/extensions/tasks/test_claims.py::"
 _TOOLSET = _HERE + "test_tasks_toolset.py::"
 _SQL = _HERE + "test_tasks_sql.py::"
 _STORIES = "tests/journeys/test_tasks_stories.py::"

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import TallystickError
-from tests.toolsets.tasks.agents import TasksAgent, gathered
+from tests.extensions.tasks.agents import TasksAgent, gathered
 
 TASKS = 4
 NUMBERS = st.integers(0, TASKS - 1)

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
+from tallystick.extensions.tasks.cards import TaskCards
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.state import State
 from tallystick.state.stored_index import unpack
-from tallystick.state.tasks import SECTION, Sections, TaskCards
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sections import SECTION, Sections
 from tests.state.logged_state import LoggedState
 from tests.state.work_dump import dump_state
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.agents import TasksAgent, gathered
+from tests.extensions.tasks.agents import TasksAgent, gathered
 
 HERE = "tallystick.toolsets."
 SMALL = 300

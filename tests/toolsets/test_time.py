@@ -13,8 +13,8 @@ from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.store import Store
 from tests.commits_by_hand import START, draft, node
+from tests.extensions.tasks.agents import TasksAgent, gathered
 from tests.toolsets.agent import Agent, working
-from tests.toolsets.tasks.agents import TasksAgent, gathered
 
 DAY = 86_400_000
 

@@ -18,7 +18,7 @@ from tallystick.log.unopened import unopened
 from tallystick.state.attributes import find_text, object_of
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
 from tallystick.state.work.graph import folded_name
-from tallystick.toolsets.entity_rules import REFERENCES, VERSIONS, references, version_of
+from tallystick.toolsets.entity_rules import references, rule_of, version_of
 
 LIMIT = 20
 
@@ -71,7 +71,8 @@ class RuleScan:
     def _write(self, document: Mapping[str, Any], position: int) -> None:
         node_id, node_type, attrs = document["id"], document["type"], object_of(document, "attrs")
         self._entities.pop(node_id, None)
-        if node_type not in REFERENCES and node_type not in VERSIONS:
+        rule = rule_of(node_type)
+        if not rule.references and not rule.version:
             return
         version = version_of(node_type, attrs)
         refers_to = tuple((reference.attribute, named) for reference, named in references(node_type, attrs))

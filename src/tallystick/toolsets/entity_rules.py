@@ -8,6 +8,7 @@ draft, by the store.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,31 +16,26 @@ import msgspec
 from tallystick.commits import Operation, Verb
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import Conflict, NotFound
-from tallystick.extensions.tasks import containers, templates
-from tallystick.extensions.tasks.sections import check_free
+from tallystick.extension import installed
 from tallystick.state import Node
 from tallystick.state.attributes import find_text, integer_of, object_of, text_of
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.tasks import (
-    CATALOGS,
-    LOOSE,
-    PIPELINES,
-    SECTION,
-    TEMPLATE,
-    Sections,
-    TaskCards,
-    pipeline_problem,
-)
 from tallystick.state.trust import RESERVED as TRUST
-from tallystick.state.work import CLAIM, DEPENDS_ON, NODE, PROJECT
+from tallystick.state.work import CLAIM, DEPENDS_ON, LOOSE, NODE, PROJECT
 from tallystick.state.work.attributes import is_dropped
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.required_evidence import REQUIRE_EVIDENCE, missing, required
 from tallystick.toolsets.memory.draft_graph import DraftGraph
 from tallystick.toolsets.memory.write_draft import RESERVED, check_edge_id, check_ends, check_node_id
-from tallystick.toolsets.work.errors import check_dependency, check_parent, cross_project, evidence_missing
+from tallystick.toolsets.work.errors import (
+    check_dependency,
+    check_parent,
+    check_project_name,
+    cross_project,
+    evidence_missing,
+)
 
 Attrs = dict[str, Any]
 
@@ -51,29 +47,33 @@ class Reference(msgspec.Struct, frozen=True):
     types: frozenset[str]
 
 
-_OF_PROJECT = Reference("projectId", frozenset({PROJECT}))
-REFERENCES: dict[str, tuple[Reference, ...]] = {
-    NODE: (Reference("project", frozenset({PROJECT})), Reference("parent", frozenset({NODE}))),
-    MOLECULE: (_OF_PROJECT,),
-    ATOM: (_OF_PROJECT, Reference("moleculeId", frozenset({MOLECULE}))),
-    CHANGELOG: (Reference("parentId", frozenset({ATOM, MOLECULE})),),
-    SECTION: (Reference("entityId", frozenset({PROJECT, NODE})),),
-}
-VERSIONS: dict[str, tuple[str, ...]] = {
-    NODE: ("rev",),
-    PROJECT: ("task", "rev"),
-    MOLECULE: ("version",),
-    ATOM: ("version",),
-    SECTION: ("version",),
-    TEMPLATE: ("version",),
-}
-"""Where each type keeps the version by which an update names what it has read."""
+class EntityRule(msgspec.Struct, frozen=True):
+    """The rules of one type."""
+
+    references: tuple[Reference, ...] = ()
+    version: tuple[str, ...] = ()
+    """The path of the attribute with the version that an update names; empty for a type without versions."""
+    check: Callable[[State, ReadFilter, str, Attrs], None] | None = None
+    """Takes the id and the attributes to be written. Raises Conflict."""
+
+
+_NO_RULE = EntityRule()
 _STAMP = "updatedAt"
 """When knowledge was changed last."""
 
 
+@cache
+def _rules() -> Mapping[str, EntityRule]:
+    """Return the rules by type: those of the core, then those that extensions contribute."""
+    return {**{kind: rule for rules in installed().entity_rules() for kind, rule in rules.items()}, **_RULES}
+
+
+def rule_of(node_type: str) -> EntityRule:
+    return _rules().get(node_type, _NO_RULE)
+
+
 def references(node_type: str, attrs: Mapping[str, Any]) -> Iterator[tuple[Reference, str]]:
-    for reference in REFERENCES.get(node_type, ()):
+    for reference in rule_of(node_type).references:
         named = attrs.get(reference.attribute)
         if isinstance(named, str) and named not in (REDACTED, LOOSE):
             yield reference, named
@@ -81,8 +81,8 @@ def references(node_type: str, attrs: Mapping[str, Any]) -> Iterator[tuple[Refer
 
 def version_of(node_type: str, attrs: Mapping[str, Any]) -> int | None:
     """None for a type without versions."""
-    path = VERSIONS.get(node_type)
-    return None if path is None else integer_of(object_of(attrs, path[0]) if path[1:] else attrs, path[-1], 1)
+    path = rule_of(node_type).version
+    return integer_of(object_of(attrs, path[0]) if path[1:] else attrs, path[-1], 1) if path else None
 
 
 def judge(state: State, read_filter: ReadFilter, operation: Operation, now: str) -> Operation | None:
@@ -99,8 +99,9 @@ def judge(state: State, read_filter: ReadFilter, operation: Operation, now: str)
     if current is not None and _is_current(state, current, wanted):
         return None
     _check_references(state, read_filter, wanted)
-    if wanted["type"] in _RULES:
-        _RULES[wanted["type"]](state, read_filter, node_id, wanted["attrs"])
+    check = rule_of(wanted["type"]).check
+    if check is not None:
+        check(state, read_filter, node_id, wanted["attrs"])
     return Operation(operation.verb, {**wanted, "attrs": _raised(state, wanted, now)})
 
 
@@ -167,8 +168,8 @@ def _is_current(state: State, current: Node, wanted: Mapping[str, Any]) -> bool:
 
 
 def _unversioned(node_type: str, attrs: Attrs) -> Attrs:
-    path = VERSIONS.get(node_type)
-    if path is None:
+    path = rule_of(node_type).version
+    if not path:
         return attrs
     if path[1:]:
         return {**attrs, path[0]: {**object_of(attrs, path[0]), path[1]: None}}
@@ -177,7 +178,7 @@ def _unversioned(node_type: str, attrs: Attrs) -> Attrs:
 
 def highest_version(state: State, node_id: str, node_type: str) -> int | None:
     """Of all versions that were ever written; None for a type without versions."""
-    lineage = state.lineage(node_id, "direct", 0, state.count) if node_type in VERSIONS else None
+    lineage = state.lineage(node_id, "direct", 0, state.count) if rule_of(node_type).version else None
     documents = [] if lineage is None else [step.commit.document() for step in lineage.steps]
     versions = (version_of(node_type, object_of(each, "attrs")) for each in documents if each.get("type") == node_type)
     return max((each for each in versions if each is not None), default=None)
@@ -189,7 +190,7 @@ def _raised(state: State, wanted: Mapping[str, Any], now: str) -> Attrs:
     if highest is None:
         return attrs
     stamp = {_STAMP: max(now, state.head.timestamp)} if _STAMP in attrs else {}
-    path = VERSIONS[wanted["type"]]
+    path = rule_of(wanted["type"]).version
     version: Attrs = {path[-1]: highest + 1}
     return {**attrs, **stamp, **({path[0]: {**object_of(attrs, path[0]), **version}} if path[1:] else version)}
 
@@ -207,7 +208,7 @@ def _check_references(state: State, read_filter: ReadFilter, wanted: Mapping[str
 
 
 def _check_project(state: State, read_filter: ReadFilter, node_id: str, attrs: Attrs) -> None:
-    containers.check_name(state.derived(WorkGraph), read_filter, text_of(attrs, "name"), node_id)
+    check_project_name(state.derived(WorkGraph), read_filter, text_of(attrs, "name"), node_id)
 
 
 def _check_node(state: State, read_filter: ReadFilter, node_id: str, attrs: Attrs) -> None:
@@ -244,28 +245,13 @@ def _check_knowledge(state: State, read_filter: ReadFilter, node_id: str, attrs:
             raise cross_project(f"'{node_id}' of then and '{other.id}' of now")
 
 
-def _check_section(state: State, read_filter: ReadFilter, node_id: str, attrs: Attrs) -> None:
-    beside = [each for each in state.derived(Sections).of(text_of(attrs, "entityId")) if each != node_id]
-    nodes = [node for node in map(state.node, beside) if node is not None]
-    check_free(integer_of(attrs, "ordinal", 0), {integer_of(node.attrs, "ordinal", 0) for node in nodes})
-
-
-def _check_template(state: State, read_filter: ReadFilter, node_id: str, attrs: Attrs) -> None:
-    templates.check_name(state.derived(TaskCards), read_filter, text_of(attrs, "name"), node_id)
-
-
-def _check_pipelines(state: State, read_filter: ReadFilter, node_id: str, attrs: Attrs) -> None:
-    problem = next(filter(None, (pipeline_problem(kind, attrs.get(kind)) for kind in CATALOGS)), None)
-    if problem is not None:
-        raise Conflict(problem)
-
-
-_RULES: dict[str, Callable[[State, ReadFilter, str, Attrs], None]] = {
-    PROJECT: _check_project,
-    NODE: _check_node,
-    MOLECULE: _check_knowledge,
-    ATOM: _check_knowledge,
-    SECTION: _check_section,
-    TEMPLATE: _check_template,
-    PIPELINES: _check_pipelines,
+_OF_PROJECT = Reference("projectId", frozenset({PROJECT}))
+_RULES: dict[str, EntityRule] = {
+    PROJECT: EntityRule((), ("task", "rev"), _check_project),
+    NODE: EntityRule(
+        (Reference("project", frozenset({PROJECT})), Reference("parent", frozenset({NODE}))), ("rev",), _check_node
+    ),
+    MOLECULE: EntityRule((_OF_PROJECT,), ("version",), _check_knowledge),
+    ATOM: EntityRule((_OF_PROJECT, Reference("moleculeId", frozenset({MOLECULE}))), ("version",), _check_knowledge),
+    CHANGELOG: EntityRule((Reference("parentId", frozenset({ATOM, MOLECULE})),)),
 }

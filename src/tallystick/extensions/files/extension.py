@@ -7,4 +7,5 @@ from tallystick.extension import Extension
 EXTENSION = Extension(
     name="files",
     toolsets={"files": "tallystick.extensions.files.toolset:contributed"},
+    indexes={"files": ("tallystick.state.ontology:Ontology",)},
 )

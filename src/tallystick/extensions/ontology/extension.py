@@ -11,4 +11,5 @@ EXTENSION = Extension(
         "ontology": Command(f"{_HERE}.cli:commands"),
     },
     toolsets={"ontology": f"{_HERE}.toolset:contributed"},
+    indexes={"ontology": ("tallystick.state.ontology:Ontology",)},
 )

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from tallystick.extensions.tasks.cards import PRIORITIES, STATUSES
 from tallystick.state.conditions import is_same
-from tallystick.state.tasks import PRIORITIES, STATUSES
 from tallystick.toolsets.envelope import (
     ID_CHARACTERS_MAX,
     Flag,

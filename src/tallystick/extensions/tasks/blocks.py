@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from tallystick.errors import Conflict
 from tallystick.extensions.tasks.arguments import Block, ManageDependency, QueryDependencies, Unblock
+from tallystick.extensions.tasks.cards import NO_OP, Card
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import entity_of
 from tallystick.extensions.tasks.view import RELATES_TO, View, check_open, invalid
 from tallystick.policy import Action
-from tallystick.state.tasks import NO_OP, Card
 from tallystick.state.work.cycles import find_way
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, not_found, succeeded

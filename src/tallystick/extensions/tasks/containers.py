@@ -8,20 +8,20 @@ from typing import Any
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, TallystickError
 from tallystick.extensions.tasks.arguments import ManageContainer, differing, missing, unchanging
+from tallystick.extensions.tasks.cards import WEIGHTS, Card
 from tallystick.extensions.tasks.context import Call, said
 from tallystick.extensions.tasks.entities import entity_of
 from tallystick.extensions.tasks.view import RELATES_TO, View, invalid, invalid_operation
 from tallystick.policy import Action
 from tallystick.state.attributes import object_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.tasks import LOOSE, WEIGHTS, Card
-from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work import LOOSE
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.context import project_deletion
 from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
+from tallystick.toolsets.work.errors import check_project_name
 
 
 async def manage_container(call: Call, asked: ManageContainer) -> Answer:
@@ -82,21 +82,9 @@ async def _create(call: Call, asked: ManageContainer) -> Answer:
 
 def _found(view: View, asked: ManageContainer, project_id: str, root_id: str) -> None:
     name = _title(asked) or ""
-    check_name(view.graph, view.read_filter, name)
+    check_project_name(view.graph, view.read_filter, name)
     extra = said(description=asked.description, tags=asked.tags)
     view.found(project_id, root_id, name=name, goal=asked.summary or name, task=extra)
-
-
-def check_name(graph: WorkGraph, read_filter: ReadFilter, name: str, own: str | None = None) -> None:
-    """Raise Conflict if another project than `own` has the name."""
-    board = next((each for each in graph.namesakes(name) if each.id != own), None)
-    if board is not None:
-        raise Conflict(
-            f"there is a project '{name}' already",
-            code="DUPLICATE_NAME",
-            hint="use it, or choose another name: graph_open knows projects by their names",
-            details={"id": read_filter.reference(board.id)},
-        )
 
 
 def _node(view: View, asked: ManageContainer) -> JsonObject:
@@ -183,7 +171,7 @@ async def _update(call: Call, asked: ManageContainer) -> Answer:
 def _update_project(view: View, asked: ManageContainer, card: Card) -> Card:
     changes = differing(view.attrs(card.id), said(name=_title(asked), summary=asked.summary))
     if "name" in changes:
-        check_name(view.graph, view.read_filter, changes["name"], card.id)
+        check_project_name(view.graph, view.read_filter, changes["name"], card.id)
     root = _root(view, card) if "summary" in changes else None
     if root is not None:
         view.builder.revise(root, summary=changes["summary"])

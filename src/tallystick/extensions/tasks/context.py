@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.extensions.tasks.cards import Pipelines, TaskCards
 from tallystick.extensions.tasks.view import View
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.knowledge.catalogue import Knowledge
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.tasks import Pipelines, Sections, TaskCards
 from tallystick.state.trust import Trust
 from tallystick.state.work.draft_builder import DraftBuilder
 from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sections import Sections
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.drafts import Drawn, write_drawn
 from tallystick.toolsets.envelope import find_uuid

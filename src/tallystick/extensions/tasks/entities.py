@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from tallystick.extensions.tasks.cards import Card
 from tallystick.extensions.tasks.view import View
 from tallystick.state.attributes import integer_of, list_of, text_of
-from tallystick.state.tasks import Card
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.knowledge.context_files import files_in

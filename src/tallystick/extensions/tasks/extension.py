@@ -8,5 +8,15 @@ _HERE = "tallystick.extensions.tasks"
 EXTENSION = Extension(
     name="tasks",
     toolsets={"tasks": f"{_HERE}.toolset:contributed"},
+    indexes={
+        "tasks": (
+            "tallystick.state.work.graph:WorkGraph",
+            f"{_HERE}.cards:TaskCards",
+            "tallystick.state.work.sections:Sections",
+            "tallystick.state.knowledge.catalogue:Knowledge",
+            "tallystick.state.ontology:Ontology",
+        )
+    },
+    entity_rules=(f"{_HERE}.rules:RULES",),
     reserved_paths=(f"{_HERE}.settings:reserved_paths",),
 )

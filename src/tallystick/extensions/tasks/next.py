@@ -7,11 +7,12 @@ from typing import Any
 
 from tallystick.commits.mask import REDACTED
 from tallystick.extensions.tasks.arguments import Blocked, NextFeature, NextTask, WorkflowState
+from tallystick.extensions.tasks.cards import Card
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import entity_of, title_of
 from tallystick.extensions.tasks.view import View, invalid
 from tallystick.policy import Action
-from tallystick.state.tasks import ACTIVE, NEW, Card
+from tallystick.state.work.attributes import ACTIVE, NEW
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import OUTPUT, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX

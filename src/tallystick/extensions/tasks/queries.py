@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tallystick.extensions.tasks.arguments import KNOWN, PAGE_DEFAULT, QueryContainer, missing, split_words
+from tallystick.extensions.tasks.cards import Card
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import counts_of, entity_of, files_of, sections_of, title_of
 from tallystick.extensions.tasks.view import View
 from tallystick.policy import Action
 from tallystick.state import Breathing
 from tallystick.state.attributes import text_of
-from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, clamped, page, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX

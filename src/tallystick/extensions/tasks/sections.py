@@ -8,12 +8,13 @@ from pydantic import ValidationError
 
 from tallystick.errors import Conflict
 from tallystick.extensions.tasks.arguments import ManageSections, QuerySections, Section, differing, missing, unchanging
+from tallystick.extensions.tasks.cards import Card
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import section_of, sections_of
 from tallystick.extensions.tasks.view import View, invalid
 from tallystick.policy import Action
 from tallystick.state.attributes import integer_of, text_of
-from tallystick.state.tasks import SECTION, Card
+from tallystick.state.work.sections import SECTION
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, check_version, find_uuid, not_found, succeeded

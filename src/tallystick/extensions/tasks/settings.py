@@ -9,9 +9,10 @@ from typing import Any
 
 from tallystick.config import FILE_BYTES_MAX, Settings, unknown_setting
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.tasks.cards import Pipelines, pipeline_problem
 from tallystick.plain_formats import NotPlain, read_plain_yaml
 from tallystick.regular_files import read_bounded
-from tallystick.state.tasks import CATALOGS, Pipelines, pipeline_problem
+from tallystick.state.work.attributes import CATALOGS
 
 FILE_NAME = "config.yaml"
 HOME = "TASK_ORCHESTRATOR_HOME"

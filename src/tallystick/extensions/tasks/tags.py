@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tallystick.extensions.tasks.arguments import TAG_CHARACTERS_MAX, ListTags, RenameTag, TagUsage
+from tallystick.extensions.tasks.cards import Card
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import title_of
 from tallystick.extensions.tasks.view import View
 from tallystick.policy import Action
-from tallystick.state.tasks import Card
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, succeeded
 from tallystick.toolsets.knowledge.answers import ANSWER_BYTES_MAX

@@ -14,6 +14,7 @@ from tallystick.extensions.tasks.arguments import (
     missing,
     unchanging,
 )
+from tallystick.extensions.tasks.cards import TEMPLATE, TaskCards
 from tallystick.extensions.tasks.context import Call
 from tallystick.extensions.tasks.entities import sections_of, stamped
 from tallystick.extensions.tasks.sections import FORMAT_DEFAULT, get_entity, put_sections
@@ -21,7 +22,6 @@ from tallystick.extensions.tasks.view import View, invalid
 from tallystick.policy import Action
 from tallystick.state.attributes import integer_of, list_of, text_of
 from tallystick.state.read_filter import ReadFilter
-from tallystick.state.tasks import TEMPLATE, TaskCards
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import check_unused
 from tallystick.toolsets.envelope import check, find_uuid, not_found, succeeded

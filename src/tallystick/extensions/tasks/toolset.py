@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.clock import Clock, wall_clock
 from tallystick.extensions.tasks import arguments
 from tallystick.extensions.tasks.blocks import block, manage_dependency, query_dependencies, unblock
+from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.extensions.tasks.containers import manage_container
 from tallystick.extensions.tasks.context import Call, ToolContext
 from tallystick.extensions.tasks.next import (
@@ -30,7 +31,6 @@ from tallystick.extensions.tasks.settings import read_pipelines
 from tallystick.extensions.tasks.tags import get_tag_usage, list_tags, rename_tag
 from tallystick.extensions.tasks.templates import apply_template, manage_template, query_templates
 from tallystick.extensions.tasks.transitions import advance, revert, terminate
-from tallystick.state.tasks import Pipelines
 from tallystick.toolsets import Toolset, make_tool
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.envelope import OUTPUT, error_shape

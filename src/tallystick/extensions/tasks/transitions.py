@@ -6,10 +6,11 @@ from typing import Any
 
 from tallystick.errors import Conflict
 from tallystick.extensions.tasks.arguments import Advance, Step, Terminate
+from tallystick.extensions.tasks.cards import NO_OP, Card
 from tallystick.extensions.tasks.context import Call, said
 from tallystick.extensions.tasks.entities import entity_of, files_of, named
 from tallystick.extensions.tasks.view import View, check_open, invalid_operation
-from tallystick.state.tasks import ACTIVE, CLOSED, NEW, NO_OP, WILL_NOT_IMPLEMENT, Card
+from tallystick.state.work.attributes import ACTIVE, CLOSED, NEW, WILL_NOT_IMPLEMENT
 from tallystick.state.work.required_evidence import missing
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.envelope import check, succeeded

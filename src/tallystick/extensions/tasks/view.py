@@ -11,27 +11,25 @@ from typing import Any
 from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.errors import Conflict, InvalidArgument, TallystickError
-from tallystick.state.attributes import object_of
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
-from tallystick.state.tasks import (
+from tallystick.extensions.tasks.cards import (
     NO_OP,
     PIPELINES,
     PIPELINES_ID,
     TERMINAL,
-    WILL_NOT_IMPLEMENT,
     Card,
     Pipelines,
-    Sections,
     TaskCards,
     read_card,
-    said_of,
 )
+from tallystick.state.attributes import object_of
+from tallystick.state.read_filter import ReadFilter
+from tallystick.state.state import State
 from tallystick.state.work import DEPENDS_ON, NODE, PROJECT
-from tallystick.state.work.attributes import BLOCKS
+from tallystick.state.work.attributes import BLOCKS, WILL_NOT_IMPLEMENT, said_of
 from tallystick.state.work.board import Row
 from tallystick.state.work.draft_builder import DraftBuilder, revision
 from tallystick.state.work.graph import WorkGraph
+from tallystick.state.work.sections import Sections
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.claims import Claimant, released
 from tallystick.toolsets.envelope import check_version, find_uuid, not_found

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from tallystick.commits.reserved_attributes import CLAIM, CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION
 
-__all__ = ["CLAIM", "CLAIMED_AT", "CLAIMED_BY", "CLAIMED_SESSION", "DEPENDS_ON", "DROPPED", "NODE", "PROJECT"]
+__all__ = ["CLAIM", "CLAIMED_AT", "CLAIMED_BY", "CLAIMED_SESSION", "DEPENDS_ON", "DROPPED", "LOOSE", "NODE", "PROJECT"]
 
 PROJECT = "work/project"
 NODE = "work/node"
 DEPENDS_ON = "depends_on"
+LOOSE = "tasks/loose"
+"""Stands for the project of nodes that have none: no such project exists."""
 
 DROPPED = "dropped"
 """The type of evidence that says why a node was given up."""

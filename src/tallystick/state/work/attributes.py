@@ -15,8 +15,12 @@ from tallystick.clock import from_text
 from tallystick.state.attributes import TEXT_MAX, Scalar, find_text, list_of, object_of, scalar, text_of
 from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION, DROPPED
 
-CLOSED, WILL_NOT_IMPLEMENT = "CLOSED", "WILL_NOT_IMPLEMENT"
-"""The ends of a task; `state.tasks` has the other steps."""
+NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", "CLOSED", "WILL_NOT_IMPLEMENT"
+CATALOGS: dict[str, tuple[str, ...]] = {
+    "feature": (NEW, ACTIVE, "READY_TO_PROD", CLOSED),
+    "task": (NEW, ACTIVE, "TO_BE_TESTED", "READY_TO_PROD", CLOSED),
+}
+"""The steps that there are, by the kind of a node."""
 BLOCKED = "BLOCKED"
 BLOCKS = "blocks"
 """The attribute of a terminated task: its dependents stay blocked."""
@@ -72,11 +76,25 @@ def read(attrs: dict[str, Any]) -> WorkAttributes:
     )
 
 
+def said_of(attrs: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes that tasks have beyond the work graph."""
+    return object_of(attrs, "task")
+
+
+def status_of(attrs: dict[str, Any]) -> str:
+    """Return the step of a node. One that work reopened after it was done begins again."""
+    if attrs.get("resolved") is True:
+        return WILL_NOT_IMPLEMENT if is_dropped(attrs) else CLOSED
+    task = said_of(attrs)
+    step, steps = task.get("status"), CATALOGS["feature" if task.get("kind") == "feature" else "task"]
+    return step if step in steps and step != CLOSED else NEW
+
+
 def is_dropped(attrs: dict[str, Any]) -> bool:
     """Its step says so; where that says nothing of an end, the newest evidence does."""
     if attrs.get("resolved") is not True:
         return False
-    step = object_of(attrs, "task").get("status")
+    step = said_of(attrs).get("status")
     if step in (CLOSED, WILL_NOT_IMPLEMENT):
         return bool(step == WILL_NOT_IMPLEMENT)
     newest = list_of(attrs, "evidence")[-1:]
@@ -85,18 +103,18 @@ def is_dropped(attrs: dict[str, Any]) -> bool:
 
 def is_held(attrs: dict[str, Any]) -> bool:
     """Whether tasks call it blocked by nothing that could be resolved: `advance` refuses it then."""
-    task = object_of(attrs, "task")
+    task = said_of(attrs)
     return task.get("noOp") is True or task.get("status") == BLOCKED
 
 
 def is_blocking(attrs: dict[str, Any]) -> bool:
     """Return whether dependents wait for it: it is open, or `terminate` ended it. Dropping a node unblocks them."""
-    return attrs.get("resolved") is not True or (is_dropped(attrs) and object_of(attrs, "task").get(BLOCKS) is True)
+    return attrs.get("resolved") is not True or (is_dropped(attrs) and said_of(attrs).get(BLOCKS) is True)
 
 
 def reopened(attrs: dict[str, Any]) -> dict[str, Any]:
     """Return the change that removes the mark of `terminate` from a node that is open again; empty without a mark."""
-    task = object_of(attrs, "task")
+    task = said_of(attrs)
     return {"task": {name: value for name, value in task.items() if name != BLOCKS}} if BLOCKS in task else {}
 
 
@@ -104,7 +122,7 @@ def said_over(attrs: dict[str, Any], *, dropped: bool) -> dict[str, Any]:
     """What a resolved node must say besides, to count as dropped or as done whatever evidence it has."""
     if is_dropped(attrs) == dropped:
         return {}
-    return {"task": {**object_of(attrs, "task"), "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
+    return {"task": {**said_of(attrs), "status": WILL_NOT_IMPLEMENT if dropped else CLOSED}}
 
 
 def priority_of(value: Any) -> float:

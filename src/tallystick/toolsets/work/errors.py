@@ -176,3 +176,15 @@ def _named(names: Sequence[str], read_filter: ReadFilter) -> list[str]:
         elif path[-1:] != [_WITHHELD]:
             path.append(_WITHHELD)
     return path
+
+
+def check_project_name(graph: WorkGraph, read_filter: ReadFilter, name: str, own: str | None = None) -> None:
+    """Raise Conflict if another project than `own` has the name."""
+    board = next((each for each in graph.namesakes(name) if each.id != own), None)
+    if board is not None:
+        raise Conflict(
+            f"there is a project '{name}' already",
+            code="DUPLICATE_NAME",
+            hint="use it, or choose another name: graph_open knows projects by their names",
+            details={"id": read_filter.reference(board.id)},
+        )

@@ -15,9 +15,8 @@ from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Step
 from tallystick.state.attributes import list_of
 from tallystick.state.conditions import is_same
-from tallystick.state.tasks import read_card, said_of
 from tallystick.state.work import NODE
-from tallystick.state.work.attributes import is_dropped
+from tallystick.state.work.attributes import is_dropped, said_of, status_of
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import fair_share, room_for, shortened, size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, PART_BYTES_MAX
@@ -129,7 +128,7 @@ def _fields(attrs: JsonObject) -> JsonObject:
     fields: JsonObject = {name: attrs.get(name, _ABSENT.get(name)) for name in (*_OF_WORK, *_OF_FACTS)}
     said = said_of(attrs)
     if said:
-        fields |= {name: said.get(name) for name in _OF_TASKS} | {"status": read_card("", NODE, attrs, 0, 0).status}
+        fields |= {name: said.get(name) for name in _OF_TASKS} | {"status": status_of(attrs)}
     return fields
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tallystick.state import Node
 from tallystick.state.attributes import integer_of
-from tallystick.state.tasks import SECTION, Sections, said_of
+from tallystick.state.work.attributes import said_of
 from tallystick.state.work.draft_builder import DraftBuilder
+from tallystick.state.work.sections import SECTION, Sections
 from tallystick.toolsets import JsonObject
 from tallystick.toolsets.truncation import within_budget
 from tallystick.toolsets.work.answers import PART_BYTES_MAX

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.agents import TasksAgent
+from tests.extensions.tasks.agents import TasksAgent
 
 # -- sections
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.ontology.agents import OntologyAgent
+from tests.extensions.ontology.agents import OntologyAgent
 
 NODE: dict[str, Any] = {"type": "Project", "content": "x", "format": "markdown"}
 ARGUMENT, ENCODING = "INVALID_ARGUMENT", "INVALID_ENCODING"

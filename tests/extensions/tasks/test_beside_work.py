@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from tallystick.extensions.tasks.cards import TaskCards
 from tallystick.log import Head
 from tallystick.policy import Decision, Request
 from tallystick.state.state import State
-from tallystick.state.tasks import Sections, TaskCards
-from tests.toolsets.tasks.agents import Said, TasksAgent, gathered
+from tallystick.state.work.sections import Sections
+from tests.extensions.tasks.agents import Said, TasksAgent, gathered
 
 
 def planned(agent: TasksAgent, *nodes: Said) -> dict[str, str]:

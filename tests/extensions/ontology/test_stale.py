@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.toolsets.ontology.agents import OntologyAgent
+from tests.extensions.ontology.agents import OntologyAgent
 
 PAST = "2025-01-04T13:00:00.000Z"
 TOLD = {"why": "past its time", "since": PAST}

@@ -14,6 +14,7 @@ import msgspec
 from tallystick.clock import from_text
 from tallystick.errors import TallystickError
 from tallystick.extensions.tasks import toolset as tasks
+from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.log.memory import MemoryLog
 from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
@@ -21,7 +22,6 @@ from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
 from tallystick.sessions import Sessions
 from tallystick.state.derived_index import DerivedIndex
-from tallystick.state.tasks import Pipelines
 from tallystick.store import Store
 from tallystick.toolsets import Answer, knowledge, memory, work
 from tallystick.toolsets.claims import Claims

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.agents import TasksAgent
+from tests.extensions.tasks.agents import TasksAgent
 
 
 def test_blockers_are_added_once(agent: TasksAgent) -> None:

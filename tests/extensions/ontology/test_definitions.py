@@ -13,7 +13,7 @@ from tallystick.extensions.ontology.definitions import use_preset
 from tallystick.extensions.ontology.lookup import presets
 from tallystick.extensions.ontology.violations import SHOWN_MAX
 from tallystick.policy import Action, Decision, Request
-from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
+from tests.extensions.ontology.agents import GTD, OntologyAgent, keeping
 
 
 def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(agent: OntologyAgent) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.extensions.ontology import queries
-from tests.toolsets.ontology.agents import OntologyAgent
+from tests.extensions.ontology.agents import OntologyAgent
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.extensions.ontology.agents import OntologyAgent
 from tests.toolsets.agent import NOON
-from tests.toolsets.ontology.agents import OntologyAgent
 
 SINCE = {"since": "2025-10-15", "follow_up_date": "2025-11-01"}
 

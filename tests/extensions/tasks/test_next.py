@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.toolsets.tasks.agents import TasksAgent
+from tests.extensions.tasks.agents import TasksAgent
 
 
 def next_task(agent: TasksAgent, **asked: Any) -> str | None:

@@ -13,7 +13,7 @@ from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool, error_shape
-from tests.toolsets.ontology.agents import OntologyAgent
+from tests.extensions.ontology.agents import OntologyAgent
 
 TOOLSET = make_toolset(None, None)
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)

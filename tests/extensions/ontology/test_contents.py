@@ -16,7 +16,7 @@ from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.policy import Decision, Request
 from tallystick.projections.content import INLINE_BYTES_MAX, Contents, Prepared
 from tallystick.server.dispatch import prepare
-from tests.toolsets.ontology.agents import GTD, OntologyAgent, keeping
+from tests.extensions.ontology.agents import GTD, OntologyAgent, keeping
 
 BLOB = random.Random(1).randbytes(300_000)
 

@@ -9,34 +9,33 @@ together with `resolved`, which work may change: so neither can contradict the o
 
 from __future__ import annotations
 
-from bisect import insort
 from typing import Any, ClassVar, Literal
 
 import msgspec
 from sortedcontainers import SortedList
 
 from tallystick.state import Breathing
-from tallystick.state.attributes import find_text, integer_of, list_of, object_of, text_of
+from tallystick.state.attributes import find_text, list_of, object_of, text_of
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.stored_index import encoded, loading
-from tallystick.state.work import NODE, PROJECT, attributes
+from tallystick.state.work import LOOSE, NODE, PROJECT
+from tallystick.state.work.attributes import (
+    ACTIVE,
+    CATALOGS,
+    CLOSED,
+    NEW,
+    WILL_NOT_IMPLEMENT,
+    said_of,
+    status_of,
+)
 
-SECTION = "tasks/section"
 TEMPLATE = "tasks/template"
 PIPELINES = "tasks/pipelines"
 PIPELINES_ID = "tasks/pipelines"
 """Also the id of the one node there is of it."""
-LOOSE = "tasks/loose"
-"""What stands for the project of those that have none: no such project exists."""
 
 Kind = Literal["project", "feature", "task"]
-
-NEW, ACTIVE, CLOSED, WILL_NOT_IMPLEMENT = "NEW", "ACTIVE", attributes.CLOSED, attributes.WILL_NOT_IMPLEMENT
 TERMINAL = frozenset({CLOSED, WILL_NOT_IMPLEMENT})
-CATALOGS: dict[str, tuple[str, ...]] = {
-    "feature": (NEW, ACTIVE, "READY_TO_PROD", CLOSED),
-    "task": (NEW, ACTIVE, "TO_BE_TESTED", "READY_TO_PROD", CLOSED),
-}
 STATUSES = (*CATALOGS["task"], WILL_NOT_IMPLEMENT)
 PRIORITIES = ("HIGH", "MEDIUM", "LOW")
 WEIGHTS = {"HIGH": 1, "MEDIUM": 0, "LOW": -1}
@@ -228,42 +227,6 @@ _CHANGES = {
 """By type: how a version is learnt, and how it is forgotten."""
 _read_stored = msgspec.msgpack.Decoder(_StoredCards).decode
 _read_cards = msgspec.msgpack.Decoder(list[Card]).decode
-_read_sections = msgspec.msgpack.Decoder(dict[str, list[tuple[int, str]]]).decode
-
-
-class Sections:
-    """By the entity they belong to. By themselves: work shows them too, and has no use for the cards."""
-
-    types: ClassVar[frozenset[str]] = frozenset({SECTION})
-    stored_as: ClassVar[str] = "sections-1"
-
-    def __init__(self) -> None:
-        self._by_entity: dict[str, list[tuple[int, str]]] = {}
-
-    def of(self, entity_id: str) -> list[str]:
-        """In order."""
-        return [section_id for _, section_id in self._by_entity.get(entity_id, ())]
-
-    def dump(self) -> bytes:
-        return msgspec.msgpack.encode(self._by_entity)
-
-    def load(self, content: memoryview) -> Breathing[None]:
-        with loading():
-            self._by_entity = _read_sections(content)
-        yield
-
-    def node_changed(self, before: NodeVersion | None, after: NodeVersion | None) -> None:
-        if before is not None:
-            entity = text_of(before.attrs, "entityId")
-            self._by_entity[entity].remove((integer_of(before.attrs, "ordinal", 0), before.id))
-            if not self._by_entity[entity]:
-                del self._by_entity[entity]
-        if after is not None:
-            entity, place = text_of(after.attrs, "entityId"), integer_of(after.attrs, "ordinal", 0)
-            insort(self._by_entity.setdefault(entity, []), (place, after.id))
-
-    def edge_changed(self, before: EdgeVersion | None, after: EdgeVersion | None) -> None:
-        """They are joined by ids."""
 
 
 # -- reading attributes, which may be anything at all
@@ -281,7 +244,7 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
         node_id,
         kind,
         None if project == LOOSE else project,
-        "" if kind == "project" else _status(kind, said.get("status"), attrs),
+        "" if kind == "project" else status_of(attrs),
         _priority(attrs),
         _complexity(said.get("complexity")),
         tuple(tag for tag in list_of(said, "tags") if isinstance(tag, str)),
@@ -289,18 +252,6 @@ def read_card(node_id: str, node_type: str, attrs: dict[str, Any], created: int,
         created,
         updated,
     )
-
-
-def said_of(attrs: dict[str, Any]) -> dict[str, Any]:
-    """What tasks say of it, beyond the work graph."""
-    return object_of(attrs, "task")
-
-
-def _status(kind: str, said: Any, attrs: dict[str, Any]) -> str:
-    if attrs.get("resolved") is True:
-        return WILL_NOT_IMPLEMENT if attributes.is_dropped(attrs) else CLOSED
-    # Taken back by work after it was done: it begins again.
-    return said if said in CATALOGS[kind] and said != CLOSED else NEW
 
 
 def _priority(attrs: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from tallystick.extensions.tasks.settings import find_file
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.work_settings import named_paths as named_by_work
 from tallystick.work_settings import read_settings
-from tests.toolsets.files.agents import FilesAgent, working
+from tests.extensions.files.agents import FilesAgent, working
 
 SECRET = "the secret\n"
 

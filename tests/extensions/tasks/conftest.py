@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.toolsets.tasks.agents import TasksAgent, gathered
+from tests.extensions.tasks.agents import TasksAgent, gathered
 
 
 @pytest.fixture

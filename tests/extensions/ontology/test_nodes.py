@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tallystick.server.dispatch import prepare
+from tests.extensions.ontology.agents import OntologyAgent
 from tests.toolsets.agent import NOON
-from tests.toolsets.ontology.agents import OntologyAgent
 
 KITCHEN = "# Kitchen Renovation\n\nBudget: $50k"
 

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.errors import InvalidArgument, TallystickError
+from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.extensions.tasks.settings import read_pipelines
 from tallystick.extensions.tasks.toolset import TOOLSET
 from tallystick.server.schemas import input_schema
-from tallystick.state.tasks import Pipelines
-from tests.toolsets.tasks.agents import TasksAgent
+from tests.extensions.tasks.agents import TasksAgent
 
 TOOLS = {
     "manage_container", "query_container", "query_sections", "manage_sections", "get_next_task", "get_next_feature",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.toolsets.tasks.agents import TasksAgent, kind_of
+from tests.extensions.tasks.agents import TasksAgent, kind_of
 
 NO_SUCH = "0" * 32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.toolsets.tasks.agents import Said, TasksAgent
+from tests.extensions.tasks.agents import Said, TasksAgent
 
 
 @pytest.fixture

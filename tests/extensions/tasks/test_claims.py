@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.state.tasks import Pipelines
-from tests.toolsets.tasks.agents import Said, TasksAgent, gathered
+from tallystick.extensions.tasks.cards import Pipelines
+from tests.extensions.tasks.agents import Said, TasksAgent, gathered
 
 HOUR = 3_600_000
 

@@ -15,8 +15,8 @@ from tallystick.extensions.files.toolset import TOOLSET
 from tallystick.extensions.files.viewing import ENTRIES_MAX
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
+from tests.extensions.files.agents import FilesAgent, working
 from tests.projections.workspace import DEFINITIONS, connection, memory, text
-from tests.toolsets.files.agents import FilesAgent, working
 
 NODE = "_content/nodes/n.md"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tallystick.errors import TallystickError
 from tallystick.state.ontology import Ontology, check_properties, check_required, check_topology
 from tallystick.state.state import State
-from tests.toolsets.ontology.agents import OntologyAgent, keeping
+from tests.extensions.ontology.agents import OntologyAgent, keeping
 
 Call = tuple[str, dict[str, Any]]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.state.tasks import Pipelines
-from tests.toolsets.tasks.agents import TasksAgent, gathered
+from tallystick.extensions.tasks.cards import Pipelines
+from tests.extensions.tasks.agents import TasksAgent, gathered
 
 
 def test_a_task_goes_to_its_end_step_by_step(agent: TasksAgent) -> None:

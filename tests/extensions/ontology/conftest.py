@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.toolsets.ontology.agents import OntologyAgent, keeping
+from tests.extensions.ontology.agents import OntologyAgent, keeping
 
 
 @pytest.fixture
