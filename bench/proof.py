@@ -13,10 +13,11 @@ from bench import Row, percentile
 from bench.bases import fill, note, seal
 from tallystick import verify_standalone
 from tallystick.commits.signed_note import SignerKey
-from tallystick.extensions.proofs.checkpoints import check_opened, sign
+from tallystick.extensions.proofs.checkpoints import is_shown, sign
 from tallystick.extensions.proofs.operations.proofs import prove_stored
-from tallystick.extensions.proofs.tiles import directory_of, read_place
-from tallystick.log import Head, head_after
+from tallystick.extensions.proofs.tiles import read_place
+from tallystick.log import Head, head_after, tree_directory
+from tallystick.log.checkpoint import check_opened
 from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -77,14 +78,14 @@ def _checkpoints(home: Path, commits: int) -> list[Row]:
     for number in range(_CHECKPOINTS):
         log.append(seal(log.head(), [note(commits + number)]), expected=log.head())
         worker.catch_up()
-        place = read_place(directory_of(home))
+        place = read_place(tree_directory(home))
         assert place is not None
         started, processor = time.perf_counter(), time.process_time()
         sign(home, place, [key])
         busy.append(time.process_time() - processor)
         taken.append(time.perf_counter() - started)
     started = time.perf_counter()
-    check_opened(home, log)
+    check_opened(home, log, is_shown=lambda known: is_shown(home, log, known))
     opening = time.perf_counter() - started
     worker.close()
     log.close()

@@ -16,8 +16,8 @@ from tallystick.extensions.proofs.proof_file import (
     extra_of,
     inclusion_file,
 )
-from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, directory_of
-from tallystick.log import Entry, Head, head_after
+from tallystick.extensions.proofs.tiles import Tiles, TilesProjection
+from tallystick.log import Entry, Head, head_after, tree_directory
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
 
@@ -43,7 +43,7 @@ class SignedMemory(msgspec.Struct, frozen=True):
         return len(self.entries)
 
     def tiles(self) -> Tiles:
-        return Tiles(directory_of(self.home), self.size)
+        return Tiles(tree_directory(self.home), self.size)
 
     def checkpoint(self, size: int | None = None) -> Checkpoint:
         size = self.size if size is None else size
@@ -102,5 +102,5 @@ def signed_memory(home: Path, *, count: int = 300, tag: str = "") -> SignedMemor
     projection = TilesProjection(home)
     projection.apply(entries, head_after(entries, Head()))
     memory = SignedMemory(home, entries)
-    (directory_of(home) / "checkpoint").write_bytes(memory.note())
+    (tree_directory(home) / "checkpoint").write_bytes(memory.note())
     return memory

@@ -25,6 +25,8 @@ MODULE = "extension"
 """Of a package of ours, so that importing any other module of the package does not import the contract."""
 ATTRIBUTE = "EXTENSION"
 
+NO_EXTENSION_HINT = "'tallystick doctor' names extensions that were left out, and why"
+
 logger = logging.getLogger(__name__)
 
 
@@ -81,6 +83,10 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Refer to functions of the settings that return the paths that tools for files must not reach."""
     routes: Sequence[str] = ()
     """Refer to functions of an `app.context.AppContext` that return routes of HTTP."""
+    proofs: str = ""
+    """Refers to a value that fulfils `app.proving.Proofs`: it signs the log, and proves what is in it."""
+    open_paths: str = ""
+    """Refers to a function of the settings that returns the beginnings of paths of its routes that need no token."""
     around_serving: str = ""
     """Refers to a function of an `app.context.AppContext` that returns an async context manager. A server enters it
     before it answers the first call, and leaves it when it stops."""
@@ -124,6 +130,13 @@ class Installed(msgspec.Struct, frozen=True):
         for each in self.extensions:
             yield from map(load, each.reserved_paths)
 
+    def routes(self) -> Iterator[Any]:
+        for each in self.extensions:
+            yield from map(load, each.routes)
+
+    def open_paths(self) -> Iterator[Any]:
+        return (load(each.open_paths) for each in self.extensions if each.open_paths)
+
     def handler(self, option: str) -> Any:
         """Return the function for an option of a core command. Raises NotFound."""
         for each in self.extensions:
@@ -132,7 +145,7 @@ class Installed(msgspec.Struct, frozen=True):
         raise NotFound(
             f"no extension that is installed carries out '{option}'",
             code="NO_EXTENSION",
-            hint="'tallystick doctor' names extensions that were left out, and why",
+            hint=NO_EXTENSION_HINT,
         )
 
 

@@ -145,6 +145,14 @@ def check_private(path: Path, seen: os.stat_result, code: str) -> None:
         )
 
 
+def check_outside(path: Path, base: Path, harm: str, *, code: str) -> None:
+    """Raise InvalidArgument for a file in the base."""
+    if path.resolve().is_relative_to(base.resolve()):
+        raise InvalidArgument(
+            f"{path} lies in the base: {harm}", code=code, hint="keep it elsewhere, and not in the same backup"
+        )
+
+
 def create_file(path: Path) -> None:
     """An empty file for its owner alone, if there is none. An existing file stays as it is."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))

@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey, verifier_key
-from tallystick.extensions.proofs.checkpoints import Known, read_kept
 from tallystick.extensions.proofs.operations.witness import Witness
-from tallystick.extensions.proofs.tiles import directory_of
 from tallystick.extensions.proofs.witness_request import encode_request
-from tallystick.log import Head
+from tallystick.log import Head, tree_directory
+from tallystick.log.checkpoint import Known, read_kept
 from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -62,7 +61,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Signed:
     log.close()
     vkey = home / "vkey"
     vkey.write_text(f"{key.verifier}\n")
-    return Signed(directory_of(home), vkey, earlier, hashes, last)
+    return Signed(tree_directory(home), vkey, earlier, hashes, last)
 
 
 def asked(*words: object) -> bool:

@@ -33,8 +33,8 @@ from tallystick.extensions.proofs.proof_file import (
     inclusion_file,
     parse_proof,
 )
-from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
-from tallystick.log import Entry, Head, head_after
+from tallystick.extensions.proofs.tiles import TilesProjection
+from tallystick.log import Entry, Head, head_after, tree_directory
 from tallystick.log.head_file import encode_head
 from tests.command_line import CommandLine
 from tests.foreign.verifiers import (
@@ -74,7 +74,7 @@ class Kit:
         self.directory, self.good, self.other = directory, good, other
         self.home = directory / "memory"
         shutil.copytree(good.home, self.home)
-        self.log, self.tiles = self.home / "_system" / "log", directory_of(self.home)
+        self.log, self.tiles = self.home / "_system" / "log", tree_directory(self.home)
         self.kept = [good.note(OLDER)]
         """Checkpoints that the checker kept elsewhere."""
         self.inclusion = good.inclusion(PLAIN)

@@ -25,8 +25,8 @@ from tallystick.extensions.proofs.operations.proofs import (
     refuse_split_view,
 )
 from tallystick.extensions.proofs.proof_file import Trust, consistency_file, inclusion_file
-from tallystick.extensions.proofs.tiles import TilesProjection, directory_of, read_place
-from tallystick.log import Head, head_after
+from tallystick.extensions.proofs.tiles import TilesProjection, read_place
+from tallystick.log import Head, head_after, tree_directory
 from tallystick.policy import Action, Decision, Request
 from tests.commits.small_log import COMMITS, SIZE, checkpoint, consistency, inclusion
 from tests.signed_memory import KEY, ORIGIN, WITNESS, SignedMemory, signed
@@ -52,7 +52,7 @@ class Memory:
         projection = TilesProjection(home)
         projection.apply(self.entries, head_after(self.entries, Head()))
         self.signed = SignedMemory(home, self.entries)
-        self.checkpoint = directory_of(home) / "checkpoint"
+        self.checkpoint = tree_directory(home) / "checkpoint"
         self.sign()
 
     def sign(self, size: int | None = None) -> None:
@@ -212,7 +212,7 @@ def test_tiles_that_do_not_reach_as_far_are_said_to(memory: Memory) -> None:
 
 def test_tiles_that_grow_while_they_are_read_are_read_again(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     real, older = read_place, msgspec.structs.replace
-    place = real(directory_of(memory.home))
+    place = real(tree_directory(memory.home))
     assert place is not None
     behind = older(place, head=older(place.head, count=1))
     asked: list[Path] = []
@@ -223,11 +223,11 @@ def test_tiles_that_grow_while_they_are_read_are_read_again(memory: Memory, monk
 
     monkeypatch.setattr(proofs, "read_place", growing)
     assert memory.prove("ada").index == 3
-    assert set(asked) == {directory_of(memory.home)}
+    assert set(asked) == {tree_directory(memory.home)}
 
 
 def test_tiles_that_never_stand_still_are_given_up(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = read_place(directory_of(memory.home))
+    place = read_place(tree_directory(memory.home))
     assert place is not None
     asked: list[Path] = []
 

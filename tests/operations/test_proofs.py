@@ -14,7 +14,7 @@ from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.extensions.proofs.operations.proofs import CheckedProof, check_proof, prove_continuation
 from tallystick.extensions.proofs.proof_file import Trust, parse_proof
-from tallystick.extensions.proofs.tiles import directory_of
+from tallystick.log import tree_directory
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http
 from tests.signed_memory import KEY, OLDER, PLAIN, SECRET, SignedMemory, signed, signed_memory
@@ -125,14 +125,14 @@ def test_what_is_not_there_is_not_proved(command: CommandLine, named: str) -> No
 
 def test_without_a_signature_nothing_is_proved(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
-    (directory_of(tmp_path / "memory") / "checkpoint").unlink()
+    (tree_directory(tmp_path / "memory") / "checkpoint").unlink()
     with pytest.raises(NotFound, match="nothing was signed yet"):
         CommandLine(tmp_path / "memory").run("prove", "n1")
 
 
 def test_what_came_after_the_last_signature_is_said_to_wait(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
-    (directory_of(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
+    (tree_directory(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
     command = CommandLine(tmp_path / "memory")
     with pytest.raises(Conflict, match="only 260 are signed so far"):
         command.run("prove", "last")
@@ -142,7 +142,7 @@ def test_what_came_after_the_last_signature_is_said_to_wait(tmp_path: Path, memo
 
 def test_a_history_has_the_proof_of_each_commit_that_is_signed(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
-    (directory_of(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
+    (tree_directory(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
     settings = load({"base": tmp_path / "memory"}, environ={})
     first, redaction = ask(settings, "memory.lineage", {"entity_id": f"n{SECRET}", "proof": True})["lineage"]
     # What was redacted since stays proved; the redaction is not signed yet.
@@ -156,7 +156,7 @@ def test_a_history_has_the_proof_of_each_commit_that_is_signed(tmp_path: Path, m
 
 def test_changed_tiles_make_no_proof(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
-    tile = directory_of(tmp_path / "memory") / "tile/0/000"
+    tile = tree_directory(tmp_path / "memory") / "tile/0/000"
     tile.write_bytes(b"\0" * 32 + tile.read_bytes()[32:])
     with pytest.raises(Corrupt, match="is not in the tree that was signed"):
         CommandLine(tmp_path / "memory").run("prove", "n1")

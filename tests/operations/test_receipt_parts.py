@@ -32,8 +32,8 @@ from tallystick.extensions.proofs.receipt import (
     check_receipt,
     entry_of,
 )
-from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
-from tallystick.log import Head, head_after
+from tallystick.extensions.proofs.tiles import TilesProjection
+from tallystick.log import Head, head_after, tree_directory
 from tallystick.policy import Action, Decision, Policy, Principal, Request
 from tallystick.server.dispatch import prepare
 from tests.signed_memory import KEY, ORIGIN, SignedMemory
@@ -87,7 +87,7 @@ class Work:
         projection.reset()
         projection.apply(entries, head_after(entries, Head()))
         signed = SignedMemory(self.home, entries)
-        (directory_of(self.home) / "checkpoint").write_bytes(signed.note())
+        (tree_directory(self.home) / "checkpoint").write_bytes(signed.note())
         return signed
 
     def receipt(self, task: str | None = None, *, actor: str = "ann") -> MadeReceipt:

@@ -6,27 +6,27 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, NoteRefused, SignerKey, parse_checkpoint, parse_note
+from tallystick.commits.signed_note import (
+    WITNESS_KEY,
+    Checkpoint,
+    NoteRefused,
+    SignerKey,
+    VerifierKey,
+    parse_checkpoint,
+    parse_note,
+)
 from tallystick.commits.tree import EMPTY_ROOT, Frontier, leaf_hash, node_hash
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.extensions.proofs.checkpoint_keys import write_key_file
-from tallystick.extensions.proofs.checkpoints import (
-    Comparison,
-    Known,
-    SignedTiles,
-    check_opened,
-    path_of,
-    read_kept,
-    read_known,
-    sign,
-)
-from tallystick.extensions.proofs.tiles import directory_of, entry_of, read_place
-from tallystick.log import Entry, Head
+from tallystick.extensions.proofs.checkpoints import SignedTiles, is_shown, sign
+from tallystick.extensions.proofs.tiles import entry_of, read_place
+from tallystick.log import Entry, Head, checkpoint_path, tree_directory
+from tallystick.log.checkpoint import Comparison, Known, check_opened, read_kept, read_known
 from tallystick.log.files import FilesLog
 from tallystick.projections import Settling
 from tallystick.projections.follower import Follower
@@ -59,6 +59,11 @@ def worker(home: Path, *keys: SignerKey) -> ProjectionWorker:
     return Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), keys=keys)).worker("tiles")
 
 
+def reopened(home: Path, log: FilesLog, keys: Sequence[VerifierKey] = ()) -> None:
+    """Compare as a server does that opens the log."""
+    check_opened(home, log, keys, lambda known: is_shown(home, log, known))
+
+
 def signed(home: Path, *keys: SignerKey) -> Known:
     """At the head, by a process that ends then."""
     worker(home, *keys).close()
@@ -72,7 +77,7 @@ def signed(home: Path, *keys: SignerKey) -> Known:
 
 def aged(home: Path) -> None:
     """As if the last checkpoint had not been signed a moment ago."""
-    os.utime(path_of(home), (0, 0))
+    os.utime(checkpoint_path(home), (0, 0))
 
 
 def expected_root(entries: list[Entry]) -> bytes:
@@ -116,7 +121,7 @@ def test_the_head_is_signed_with_the_root_over_all_commits(tmp_path: Path, log: 
     known = signed(tmp_path, key)
     assert known.checkpoint == Checkpoint(ORIGIN, 3, expected_root(list(log.read(Head()))))
     assert known.note.signers([key.verifier]) == [key.verifier]
-    assert path_of(tmp_path).read_bytes() == known.written
+    assert checkpoint_path(tmp_path).read_bytes() == known.written
     grow(log, 300)
     assert signed(tmp_path, key).checkpoint.size == 303
 
@@ -138,7 +143,7 @@ def test_nothing_is_signed_without_a_key_or_a_commit(tmp_path: Path, key: Signer
 def test_it_is_signed_at_most_once_a_second_and_at_the_end(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     first = signed(tmp_path, key)
     grow(log, 1)
-    now = path_of(tmp_path).stat().st_mtime
+    now = checkpoint_path(tmp_path).stat().st_mtime
     tiles = SignedTiles(tmp_path, [key], now=lambda: now + 0.25)
     tiles.apply(list(log.read(tiles.position())), log.head())
     assert tiles.settle() == pytest.approx(0.75, abs=0.01)
@@ -148,7 +153,7 @@ def test_it_is_signed_at_most_once_a_second_and_at_the_end(tmp_path: Path, log: 
     assert read_kept(tmp_path) != first
     grow(log, 1)
     tiles.apply(list(log.read(tiles.position())), log.head())
-    now = path_of(tmp_path).stat().st_mtime
+    now = checkpoint_path(tmp_path).stat().st_mtime
     assert tiles.settle(final=True) is None
     kept = read_kept(tmp_path)
     assert kept is not None
@@ -157,16 +162,16 @@ def test_it_is_signed_at_most_once_a_second_and_at_the_end(tmp_path: Path, log: 
 
 def test_a_clock_that_was_put_back_does_not_stop_the_signing(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     signed(tmp_path, key)
-    os.utime(path_of(tmp_path), (4_000_000_000, 4_000_000_000))
+    os.utime(checkpoint_path(tmp_path), (4_000_000_000, 4_000_000_000))
     grow(log, 1)
     assert signed(tmp_path, key).checkpoint.size == 4
 
 
 def test_what_is_signed_already_is_not_written_again(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     signed(tmp_path, key)
-    before = path_of(tmp_path).stat()
+    before = checkpoint_path(tmp_path).stat()
     signed(tmp_path, key)
-    assert path_of(tmp_path).stat().st_ino == before.st_ino
+    assert checkpoint_path(tmp_path).stat().st_ino == before.st_ino
 
 
 def test_a_second_key_signs_beside_the_first_and_alone_when_that_is_gone(
@@ -185,7 +190,7 @@ def test_a_second_key_signs_beside_the_first_and_alone_when_that_is_gone(
 def test_what_witnesses_signed_of_it_stays_when_a_key_comes(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     first, witness = signed(tmp_path, key), SignerKey.generate("witness.example", WITNESS_KEY)
     line = witness.signature_line(first.note.text, seconds=1_790_000_000)
-    path_of(tmp_path).write_bytes(first.written + line.encode())
+    checkpoint_path(tmp_path).write_bytes(first.written + line.encode())
     both = signed(tmp_path, key, SignerKey.generate(ORIGIN))
     assert both.note.signers([witness.verifier]) == [witness.verifier]
     assert len(both.note.signatures) == 3
@@ -193,7 +198,7 @@ def test_what_witnesses_signed_of_it_stays_when_a_key_comes(tmp_path: Path, log:
 
 def test_a_key_of_another_name_does_not_go_on_with_this_log(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     first = signed(tmp_path, key)
-    place = read_place(directory_of(tmp_path))
+    place = read_place(tree_directory(tmp_path))
     assert place is not None
     with pytest.raises(Conflict, match=r"other\.example"):
         sign(tmp_path, place, [SignerKey.generate("other.example")])
@@ -216,7 +221,7 @@ def test_another_history_is_never_signed_whatever_its_length(
 
 def test_a_checkpoint_whose_signature_fails_is_not_gone_on_from(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     written = signed(tmp_path, key).written
-    path_of(tmp_path).write_bytes(written.replace(b"\n3\n", b"\n2\n"))
+    checkpoint_path(tmp_path).write_bytes(written.replace(b"\n3\n", b"\n2\n"))
     aged(tmp_path)
     grow(log, 1)
     following = worker(tmp_path, key)
@@ -230,13 +235,13 @@ def test_a_checkpoint_that_none_of_our_keys_signed_is_not_gone_on_from(
 ) -> None:
     """An older one in place of the last would let another history be signed from there."""
     signed(tmp_path, key)
-    stranger, place = SignerKey.generate(ORIGIN), read_place(directory_of(tmp_path))
+    stranger, place = SignerKey.generate(ORIGIN), read_place(tree_directory(tmp_path))
     assert place is not None
     text = Checkpoint(ORIGIN, 0, EMPTY_ROOT).text()
-    path_of(tmp_path).write_text(f"{text}\n{stranger.signature_line(text)}")
-    check_opened(tmp_path, log)
+    checkpoint_path(tmp_path).write_text(f"{text}\n{stranger.signature_line(text)}")
+    reopened(tmp_path, log)
     with pytest.raises(Corrupt, match="no key that is configured signed it"):
-        check_opened(tmp_path, log, [key.verifier])
+        reopened(tmp_path, log, [key.verifier])
     with pytest.raises(Corrupt, match="no key that is configured signed it"):
         sign(tmp_path, place, [key])
     # The one that did sign it beside ours makes a rotation of it.
@@ -264,7 +269,7 @@ def test_tiles_of_a_signed_tree_stay_until_full_ones_take_their_place(
     tmp_path: Path, log: FilesLog, key: SignerKey
 ) -> None:
     signed(tmp_path, key)
-    directory = directory_of(tmp_path) / "tile" / "0"
+    directory = tree_directory(tmp_path) / "tile" / "0"
     grow(log, 4)
     worker_without_keys = worker(tmp_path)
     worker_without_keys.catch_up()
@@ -339,7 +344,7 @@ def test_a_log_that_continues_its_checkpoint_is_opened_by_a_look_at_tiles(
         raise AssertionError("all of the log was read")
 
     monkeypatch.setattr(Comparison, "feed", unread)
-    check_opened(tmp_path, log)
+    reopened(tmp_path, log)
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
@@ -350,7 +355,7 @@ def test_a_log_behind_or_beside_its_checkpoint_is_refused(
     rewritten(tmp_path, count)
     other = FilesLog(tmp_path / "_system")
     with pytest.raises(Corrupt, match="older copy" if count < 3 else "rewritten") as refused:
-        check_opened(tmp_path, other)
+        reopened(tmp_path, other)
     assert refused.value.hint is not None
     assert "restore the log from a backup" in refused.value.hint
     other.close()
@@ -358,13 +363,13 @@ def test_a_log_behind_or_beside_its_checkpoint_is_refused(
 
 def test_without_its_tiles_all_of_the_log_is_compared(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     signed(tmp_path, key)
-    shutil.rmtree(directory_of(tmp_path) / "tile")
-    (directory_of(tmp_path) / "place").unlink()
-    check_opened(tmp_path, log)
+    shutil.rmtree(tree_directory(tmp_path) / "tile")
+    (tree_directory(tmp_path) / "place").unlink()
+    reopened(tmp_path, log)
     rewritten(tmp_path, 5)
     other = FilesLog(tmp_path / "_system")
     with pytest.raises(Corrupt, match="rewritten"):
-        check_opened(tmp_path, other)
+        reopened(tmp_path, other)
     other.close()
 
 

@@ -19,8 +19,8 @@ from tallystick.commits.tree import (
     verify_inclusion,
 )
 from tallystick.errors import Corrupt
-from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, directory_of, entry_of, tile_path
-from tallystick.log import Entry, Head, head_after
+from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, entry_of, tile_path
+from tallystick.log import Entry, Head, head_after, tree_directory
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
 
@@ -79,13 +79,13 @@ def test_a_tile_lies_where_the_standard_says(number: int, width: int, path: str)
 @pytest.mark.parametrize("size", SIZES)
 def test_the_root_is_that_of_the_record_hashes(tmp_path: Path, entries: list[Entry], size: int) -> None:
     applied(tmp_path, entries, size)
-    assert root(size, Tiles(directory_of(tmp_path), size).subtree) == naive_root(leaves(entries, size))
+    assert root(size, Tiles(tree_directory(tmp_path), size).subtree) == naive_root(leaves(entries, size))
 
 
 def test_what_is_written_in_steps_is_what_is_written_at_once(tmp_path: Path, entries: list[Entry]) -> None:
     applied(tmp_path / "steps", entries, *SIZES)
     applied(tmp_path / "once", entries, SIZES[-1])
-    one, other = directory_of(tmp_path / "steps"), directory_of(tmp_path / "once")
+    one, other = tree_directory(tmp_path / "steps"), tree_directory(tmp_path / "once")
     assert files(one) == files(other)
     assert {path: (one / path).read_bytes() for path in files(one)} == {
         path: (other / path).read_bytes() for path in files(other)
@@ -96,7 +96,7 @@ def test_what_is_written_in_steps_is_what_is_written_at_once(tmp_path: Path, ent
 def test_every_commit_and_every_earlier_tree_is_proved_from_the_tiles(tmp_path: Path, entries: list[Entry]) -> None:
     size = SIZES[-1]
     applied(tmp_path, entries, size)
-    subtree = Tiles(directory_of(tmp_path), size).subtree
+    subtree = Tiles(tree_directory(tmp_path), size).subtree
     expected, hashes = root(size, subtree), leaves(entries, size)
     for index in (0, 1, 254, 255, 256, 300, 511, 512, size - 1):
         assert verify_inclusion(hashes[index], index, size, inclusion_proof(index, size, subtree), expected)
@@ -107,7 +107,7 @@ def test_every_commit_and_every_earlier_tree_is_proved_from_the_tiles(tmp_path: 
 
 def test_the_entries_tile_holds_what_the_leaves_hash(tmp_path: Path, entries: list[Entry]) -> None:
     applied(tmp_path, entries, 257)
-    tile = (directory_of(tmp_path) / "tile/entries/000").read_bytes()
+    tile = (tree_directory(tmp_path) / "tile/entries/000").read_bytes()
     found = [tile[at : at + 34] for at in range(0, len(tile), 34)]
     assert [each[:2] for each in found] == [b"\x00\x20"] * 256
     assert [sha256(b"\x00" + each[2:]).digest() for each in found] == leaves(entries, 256)
@@ -115,16 +115,16 @@ def test_the_entries_tile_holds_what_the_leaves_hash(tmp_path: Path, entries: li
 
 def test_tiles_that_a_crash_left_without_a_place_are_written_again(tmp_path: Path, entries: list[Entry]) -> None:
     applied(tmp_path, entries, 300)
-    place = directory_of(tmp_path) / "place"
+    place = tree_directory(tmp_path) / "place"
     before = place.read_bytes()
-    partial = {path: (directory_of(tmp_path) / path).read_bytes() for path in files(directory_of(tmp_path))}
+    partial = {path: (tree_directory(tmp_path) / path).read_bytes() for path in files(tree_directory(tmp_path))}
     applied(tmp_path / "other", entries, 300)
     projection = TilesProjection(tmp_path)
     projection.apply(entries[300:600], head_after(entries[300:600], projection.position()))
     # As if the process had died before it moved the place on: what it had not removed yet is there, too.
     for path, data in partial.items():
-        (directory_of(tmp_path) / path).parent.mkdir(parents=True, exist_ok=True)
-        (directory_of(tmp_path) / path).write_bytes(data)
+        (tree_directory(tmp_path) / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree_directory(tmp_path) / path).write_bytes(data)
     place.write_bytes(before)
     again = TilesProjection(tmp_path)
     assert again.position().count == 300
@@ -135,7 +135,7 @@ def test_tiles_that_a_crash_left_without_a_place_are_written_again(tmp_path: Pat
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove", "pipe"])
 def test_a_damaged_end_is_noticed_and_written_again(tmp_path: Path, entries: list[Entry], harm: str) -> None:
     applied(tmp_path, entries, 300)
-    path = directory_of(tmp_path) / "tile/0/001.p/44"
+    path = tree_directory(tmp_path) / "tile/0/001.p/44"
     data = path.read_bytes()
     if harm == "flip":
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
@@ -156,7 +156,7 @@ def test_a_place_that_is_no_file_says_nothing(
     tmp_path: Path, entries: list[Entry], harm: Callable[[Path], None]
 ) -> None:
     applied(tmp_path, entries, 300)
-    place = directory_of(tmp_path) / "place"
+    place = tree_directory(tmp_path) / "place"
     place.unlink()
     harm(place)
     assert TilesProjection(tmp_path).position() == Head()
@@ -164,16 +164,16 @@ def test_a_place_that_is_no_file_says_nothing(
 
 def test_a_tile_that_is_not_there_is_said_to_be_missing(tmp_path: Path, entries: list[Entry]) -> None:
     applied(tmp_path, entries, 700)
-    (directory_of(tmp_path) / "tile/0/001").unlink()
+    (tree_directory(tmp_path) / "tile/0/001").unlink()
     with pytest.raises(Corrupt, match="tile/0/001 is missing"):
-        inclusion_proof(300, 700, Tiles(directory_of(tmp_path), 700).subtree)
+        inclusion_proof(300, 700, Tiles(tree_directory(tmp_path), 700).subtree)
 
 
 @pytest.mark.parametrize("size", [1, 2, 6, 255, 256, 257, 511, 700])
 def test_tiles_tell_nothing_of_what_lies_behind_their_end(tmp_path: Path, entries: list[Entry], size: int) -> None:
     """Otherwise a proof would be put together of parts of hashes."""
     applied(tmp_path, entries, size)
-    tiles = Tiles(directory_of(tmp_path), size)
+    tiles = Tiles(tree_directory(tmp_path), size)
     for level in range(10):
         whole = size >> level
         if whole:

@@ -9,19 +9,12 @@ import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.extensions.proofs.checkpoints import (
-    WITNESSED_EVERY_SECONDS,
-    Known,
-    SignedTiles,
-    cosign,
-    path_of,
-    read_kept,
-    read_known,
-    sign,
-)
+from tallystick.extensions.proofs.checkpoints import WITNESSED_EVERY_SECONDS, SignedTiles, cosign, sign
 from tallystick.extensions.proofs.operations.witness import NotContinued, OtherSize, Witness
-from tallystick.extensions.proofs.tiles import TilesProjection, directory_of, read_place
+from tallystick.extensions.proofs.tiles import TilesProjection, read_place
 from tallystick.extensions.proofs.witnesses import Post, Reply, WitnessAddress, Witnesses, parse_witnesses
+from tallystick.log import checkpoint_path, tree_directory
+from tallystick.log.checkpoint import Known, read_kept, read_known
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
 
@@ -64,7 +57,7 @@ def grown(log: FilesLog, count: int, name: str = "n") -> Known:
     home = log.system.parent
     tiles = TilesProjection(home)
     tiles.apply(list(log.read(tiles.position())), log.head())
-    place = read_place(directory_of(home))
+    place = read_place(tree_directory(home))
     assert place is not None
     return sign(home, place, [KEY])
 
@@ -87,7 +80,7 @@ def test_cosignatures_are_kept_with_the_checkpoint(tmp_path: Path, log: FilesLog
         kept = read_kept(home, everybody)
         assert kept is not None
         assert kept.note.signers(everybody) == everybody
-        assert read_known(path_of(home), everybody, quorum=2) == kept
+        assert read_known(checkpoint_path(home), everybody, quorum=2) == kept
     # What they have seen is remembered: nobody was asked twice. And what is cosigned is not asked for again.
     assert wire.questions == 6
     assert kept is not None
@@ -105,13 +98,13 @@ def test_one_that_does_not_answer_takes_nothing_from_the_others(tmp_path: Path, 
     home = log.system.parent
     asked = cosign(home, grown(log, 3), Witnesses(addresses(ada=ADA, bob=BOB), wire))
     assert [(each.witness, each.problem) for each in asked] == [(ADA.name, "it does not answer"), (BOB.name, None)]
-    kept = read_known(path_of(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=1)
+    kept = read_known(checkpoint_path(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=1)
     with pytest.raises(InvalidArgument, match="cosigned by 1 of the witnesses given, and 2"):
-        read_known(path_of(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=2)
+        read_known(checkpoint_path(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=2)
     # Later it does.
     wire.witnesses["ada"] = witness(tmp_path / "ada", ADA)
     cosign(home, kept, Witnesses(addresses(ada=ADA, bob=BOB), wire))
-    read_known(path_of(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=2)
+    read_known(checkpoint_path(home), [KEY.verifier, ADA.verifier, BOB.verifier], quorum=2)
 
 
 @pytest.mark.parametrize(
@@ -154,14 +147,14 @@ def test_a_server_asks_with_what_it_signs_and_not_all_the_time(tmp_path: Path, l
     append(log, draft(node("a")))
     tiles.apply(list(log.read(tiles.position())), log.head())
     tiles.settle()
-    read_known(path_of(home), [KEY.verifier, ADA.verifier], quorum=1)
+    read_known(checkpoint_path(home), [KEY.verifier, ADA.verifier], quorum=1)
     append(log, draft(node("b")))
     tiles.apply(list(log.read(tiles.position())), log.head())
-    now = path_of(home).stat().st_mtime + 1
+    now = checkpoint_path(home).stat().st_mtime + 1
     assert tiles.settle() == pytest.approx(WITNESSED_EVERY_SECONDS - 1)
     assert wire.questions == 1
     tiles.settle(final=True)
-    assert read_known(path_of(home), [KEY.verifier, ADA.verifier], quorum=1).checkpoint.size == 2
+    assert read_known(checkpoint_path(home), [KEY.verifier, ADA.verifier], quorum=1).checkpoint.size == 2
 
 
 def test_a_witness_alone_does_not_make_a_checkpoint(tmp_path: Path, log: FilesLog) -> None:

@@ -9,8 +9,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tallystick.extensions.proofs.routes.proofs import proof_routes
 from tallystick.extensions.proofs.routes.tlog import Access, tlog_routes
-from tallystick.extensions.proofs.tiles import TilesProjection, directory_of
-from tallystick.log import Head, head_after
+from tallystick.extensions.proofs.tiles import TilesProjection
+from tallystick.log import Head, head_after, tree_directory
 from tallystick.log.files import FilesLog
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     entries = list(log.read(Head()))
     log.close()
     TilesProjection(home).apply(entries, head_after(entries, Head()))
-    (directory_of(home) / "checkpoint").write_bytes(NOTE)
+    (tree_directory(home) / "checkpoint").write_bytes(NOTE)
     return home
 
 
@@ -43,7 +43,7 @@ async def answered(
     admission = issuer.admission()
     if access == "open":
         admission.open_prefixes = ("/tlog/",)
-    routes = tlog_routes(access, lambda name: directory_of(home) if name == "acme" else None)
+    routes = tlog_routes(access, lambda name: tree_directory(home) if name == "acme" else None)
     app = http_app(offer(principal_of=principal_of), admission=admission, more=routes)
     headers = {} if tenant is None else bearer(issuer.token(issuer.claims(tenant_id=tenant)))
     async with issuer.client_of(app) as http:
@@ -91,7 +91,7 @@ async def test_tiles_are_served_whole_and_as_narrow_as_asked_for(home: Path, pat
     status, content, cache = await answered(home, f"/tlog/acme/{path}")
     assert (status, len(content)) == (200, size)
     assert "immutable" in cache
-    full = directory_of(home) / path.split(".p/", maxsplit=1)[0]
+    full = tree_directory(home) / path.split(".p/", maxsplit=1)[0]
     if full.exists():
         assert full.read_bytes().startswith(content)
 

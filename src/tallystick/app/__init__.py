@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tallystick.app.callers import claims_of, local_user, open_sessions, system_user
 from tallystick.app.logs import checkpoint_keys, open_log
+from tallystick.app.proving import all_proofs, proofs
 from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
 from tallystick.app.stores import erase, opened, operation_context, publish
 from tallystick.app.vocabularies import knowledge_context, toolsets
@@ -11,6 +12,7 @@ from tallystick.extensions.web.wiring import web_pages
 
 __all__ = [
     "LINEAGE_TOKEN_VARIABLE",
+    "all_proofs",
     "checkpoint_keys",
     "claims_of",
     "erase",
@@ -20,6 +22,7 @@ __all__ = [
     "open_sessions",
     "opened",
     "operation_context",
+    "proofs",
     "publish",
     "serve_http",
     "serve_stdio",

@@ -8,15 +8,12 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
+from tallystick.app.proving import all_proofs, proofs
+from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
-from tallystick.log import Entry, Head, Log
+from tallystick.log import Entry, Head, Log, checkpoint_path
 from tallystick.log.files import FilesLog
 from tallystick.log.health import try_storage
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
@@ -25,7 +22,6 @@ from tallystick.operations.child_command import begin_command
 from tallystick.partition import Limits, Partition
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
-from tallystick.tenants import is_tenant
 from tallystick.toolsets.derived_indexes import indexes_of
 
 if TYPE_CHECKING:
@@ -94,38 +90,30 @@ async def load_partition(
     return partition
 
 
-def tiles_of(settings: Settings, tenant: str) -> Path | None:
-    """Without an issuer there is one tenant, whoever else has a log here."""
-    if tenant != settings.tenant and not (settings.issuers and is_tenant(tenant)):
-        return None
-    return directory_of(msgspec.structs.replace(settings, tenant=tenant).home)
-
-
 def _compare_with_checkpoint(settings: Settings, log: Log, keys: Sequence[SignerKey]) -> None:
     """Raises Corrupt where the log does not continue what was signed here."""
-    if (directory_of(settings.home) / CHECKPOINT).exists():
-        from tallystick.extensions.proofs.checkpoints import check_opened
+    home = settings.home
+    if checkpoint_path(home).exists():
+        from tallystick.log.checkpoint import check_opened
 
-        check_opened(settings.home, log, [key.verifier for key in keys])
+        check_opened(
+            home,
+            log,
+            [key.verifier for key in keys],
+            lambda known: any(each.shows(home, log, known) for each in all_proofs()),
+        )
 
 
 def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
-    """Of the tenant that the settings name; none where none are configured."""
-    if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
-        return ()
-    from tallystick.extensions.proofs.checkpoint_keys import load_keys
-
-    return load_keys(settings, environ=os.environ)
+    """Return those of the tenant that the settings name; none if none are configured."""
+    return keys_by_tenant(settings)(settings.tenant)
 
 
 def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]:
     """By tenant, of keys that are read once: a server that cannot sign as it was told to does not start."""
-    keys = checkpoint_keys(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
-    if not keys:
+    if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
         return lambda tenant: ()
-    from tallystick.extensions.proofs.checkpoint_keys import keys_of_tenant
-
-    return lambda tenant: keys_of_tenant(keys, tenant)
+    return proofs().signers(settings)
 
 
 def read_witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:

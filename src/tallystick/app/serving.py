@@ -16,14 +16,16 @@ import msgspec
 
 from tallystick import __version__
 from tallystick.app.callers import check_user, local_user, open_sessions, work_settings
+from tallystick.app.context import AppContext
 from tallystick.app.gauges import behind_seconds, watched
 from tallystick.app.guards import find_admission, with_quotas
 from tallystick.app.health import checked, not_live, not_ready
-from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses, tiles_of
+from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses
 from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
 from tallystick.commits import Commit
 from tallystick.config import Settings
+from tallystick.extension import installed
 from tallystick.extensions.files import content_edits
 from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.extensions.vectors import model
@@ -212,9 +214,6 @@ def serve_http(
     socket from the process that began it."""
     import uvloop
 
-    from tallystick.extensions.proofs.routes.proofs import proof_routes
-    from tallystick.extensions.proofs.routes.tlog import PATH as TLOG_PATH
-    from tallystick.extensions.proofs.routes.tlog import tlog_routes
     from tallystick.server.connections import Bounds
     from tallystick.server.http import http_app, run_http
     from tallystick.server.metrics import PATH as METRICS_PATH
@@ -228,8 +227,8 @@ def serve_http(
     admission = find_admission(settings, host, port)
     if admission is not None and settings.metrics == "open":
         admission.open_paths |= {METRICS_PATH}
-    if admission is not None and settings.tlog == "open":
-        admission.open_prefixes = (f"{TLOG_PATH}/",)
+    if admission is not None:
+        admission.open_prefixes = tuple(path for paths_of in installed().open_paths() for path in paths_of(settings))
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
@@ -239,6 +238,7 @@ def serve_http(
             guarded = (
                 offer if admission is None else with_quotas(settings, offer, None if worker is None else worker.buckets)
             )
+            context = AppContext(settings=settings, offer=guarded)
             pages = web_pages(settings, guarded, admission, worker)
             application = http_app(
                 guarded,
@@ -251,8 +251,7 @@ def serve_http(
                         tenant=settings.tenant,
                         render=None if worker is None else worker.render_metrics,
                     ),
-                    *tlog_routes(settings.tlog, lambda tenant: tiles_of(settings, tenant)),
-                    *proof_routes(guarded, lambda tenant: msgspec.structs.replace(settings, tenant=tenant).home),
+                    *(route for make in installed().routes() for route in make(context)),
                 ],
                 pages=pages,
                 one_process=worker is None,

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tallystick.app.callers import claims_of, work_settings
 from tallystick.app.context import AppContext
-from tallystick.app.guards import audit_files
+from tallystick.app.proving import all_proofs, proofs
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.extension import installed, load
-from tallystick.policy import Principal
 from tallystick.sessions import Sessions
-from tallystick.store import Store
 from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import Toolset, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
@@ -43,6 +40,7 @@ def toolsets(
     """Return every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
     tool_context = knowledge_context(settings, claims, projections.text if projections else None)
+    context = AppContext(settings=settings, projections=projections, sessions=sessions, knowledge=tool_context)
     core = (
         memory.toolset(
             hops_max=settings.max_hops,
@@ -55,11 +53,10 @@ def toolsets(
             settings=work_settings(settings),
             knowledge=NodeKnowledge(tool_context),
             claims=claims,
-            receipts=_receipts(settings, projections) if projections else None,
+            receipts=_receipts(context) if projections else None,
         ),
         knowledge.make_toolset(tool_context),
     )
-    context = AppContext(settings=settings, projections=projections, sessions=sessions, knowledge=tool_context)
     names = {each.name for each in core}
     contributed = (each for each in _contributed(context) if each.name not in names)
     return *core, *sorted(contributed, key=lambda each: (each.order, each.name))
@@ -104,45 +101,13 @@ def _task_maker(settings: Settings) -> TaskMaker | None:
 
 
 def _prove(settings: Settings, tenant: str, commits: Sequence[PlacedCommit]) -> list[str | None]:
-    from tallystick.extensions.proofs.operations.proofs import prove_signed
-
-    home = msgspec.structs.replace(settings, tenant=tenant).home
-    return prove_signed(home, [(each.commit, each.index, each.prev_record_hash) for each in commits])
+    return proofs().prove_all(msgspec.structs.replace(settings, tenant=tenant).home, commits)
 
 
-def _receipts(settings: Settings, projections: AllProjections) -> Receipts:
-    """For agents on this machine they are files, where a directory is named for them."""
-    directory = Path(settings.receipts).expanduser().absolute() if settings.receipts and not settings.issuers else None
-
-    def require(tenant: str) -> None:
-        if not projections.keys(tenant):
-            from tallystick.extensions.proofs.operations.checkpoint import no_key
-
-            raise no_key()
-
-    async def make(store: Store, principal: Principal, tasks: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-        from tallystick.extensions.proofs.operations.receipts import make_receipt, with_proof, write_receipt
-
-        of = msgspec.structs.replace(settings, tenant=principal.tenant)
-        found: list[dict[str, Any]] = []
-        problems: list[str] = []
-        for task in tasks:
-            try:
-                if not found and not problems:
-                    await projections.sign(principal.tenant)
-                audit, keys = audit_files(of).directory, projections.keys(principal.tenant)
-                made = await make_receipt(store, principal, of.home, audit, keys, task)
-                shown = (
-                    {"receipt": with_proof(made)}
-                    if directory is None
-                    else {"files": [str(path) for path in await asyncio.to_thread(write_receipt, made, directory)]}
-                )
-                found.append({"node_id": task, **shown})
-            except TallystickError as error:
-                problems.append(f"'{task}' is resolved, but there is no receipt of it: {error.message}; ask again")
-        return found, problems
-
-    return Receipts(require, make)
+def _receipts(context: AppContext) -> Receipts | None:
+    for each in all_proofs():
+        return each.receipts(context)
+    return None
 
 
 def _check_repo(settings: Settings) -> None:

@@ -23,7 +23,7 @@ from tallystick.cli.options import (
 from tallystick.cli.output import Styled, emit, progress, say, table, visible
 from tallystick.config import FILE_NAME, why_this_base
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.proofs.cli import proofs
+from tallystick.extension import installed
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
@@ -109,9 +109,8 @@ def verify(
     from tallystick.operations.verify import verify as verified
 
     if proof is not None:
-        proofs.check(
-            proof, vkey or (), since=since, checkpoints=checkpoint or (), payload=payload, quorum=quorum, json=json
-        )
+        check = installed().handler("verify --proof")
+        check(proof, vkey or (), since=since, checkpoints=checkpoint or (), payload=payload, quorum=quorum, json=json)
         return
     if since or payload:
         raise InvalidArgument("--since and --payload go with --proof")
@@ -324,7 +323,10 @@ def snapshot(json: Json = False, base: Base = None, tenant: Tenant = None) -> No
     from tallystick import app
     from tallystick.operations.snapshot import take_snapshot
 
-    taken = asyncio.run(take_snapshot(app.operation_context(existing(base=base, tenant=tenant))))
+    context = app.operation_context(existing(base=base, tenant=tenant))
+    taken = asyncio.run(take_snapshot(context))
+    for each in app.all_proofs():
+        each.sign(context)
     if json:
         emit(taken)
     else:

@@ -14,7 +14,7 @@ from tallystick.operations.trust_settings import ignored_settings
 from tallystick.telemetry.logs import log_to_stderr
 
 if TYPE_CHECKING:
-    from tallystick.extensions.proofs.checkpoints import Known
+    from tallystick.log.checkpoint import Known
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,7 @@ def read_checkpoints(files: list[Path] | None, vkeys: list[Path] | None, quorum:
             "--checkpoint and --vkey belong together: a checkpoint, and the keys of who signed it",
             hint="'tallystick keys verifier' prints the verifier keys of a log",
         )
-    from tallystick.extensions.proofs.checkpoint_keys import read_verifier_keys
-    from tallystick.extensions.proofs.checkpoints import read_known
+    from tallystick.log.checkpoint import read_known, read_verifier_keys
 
     keys = [key for path in vkeys for key in read_verifier_keys(path)]
     return [read_known(path, keys, quorum=quorum) for path in files]

@@ -8,11 +8,25 @@ whatever files it is spread over.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from tallystick.commits import Commit, chain
+
+CHECKPOINT = "checkpoint"
+"""The name of the file with the last signed checkpoint."""
+
+
+def tree_directory(home: Path) -> Path:
+    """Return the directory of the tree and its checkpoint: hashes and signatures, nothing that was written."""
+    return home / "_system" / "tiles"
+
+
+def checkpoint_path(home: Path) -> Path:
+    """Return the file of the last signed checkpoint."""
+    return tree_directory(home) / CHECKPOINT
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -23,10 +23,9 @@ import msgspec
 from tallystick.approvals import read_approvals, write_approvals
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_BYTES_MAX, FILE_NAME, home_directory
 from tallystick.errors import Denied, InvalidArgument, NotFound
-from tallystick.extensions.proofs.checkpoint_keys import check_outside
 from tallystick.git import run_git
 from tallystick.plain_formats import NotPlain, read_plain_toml
-from tallystick.private_files import make_directory
+from tallystick.private_files import check_outside, make_directory
 from tallystick.regular_files import read_bounded
 from tallystick.state.work.required_evidence import CHECK, CHECK_PREFIX, FAILED, PASSED
 

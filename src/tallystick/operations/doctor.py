@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -20,9 +20,8 @@ from tallystick.commits import chain
 from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
 from tallystick.extension import installed
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of, read_place
 from tallystick.file_locks import is_held
-from tallystick.log import Head
+from tallystick.log import Head, tree_directory
 from tallystick.log.proof import prove
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
@@ -32,7 +31,6 @@ from tallystick.operations.tenants import strays_of
 from tallystick.operations.trust_settings import ignored_settings
 
 if TYPE_CHECKING:
-    from tallystick.commits.signed_note import SignerKey
     from tallystick.extensions.cluster.messages import MachineStatus
 
 Status = Literal["good", "odd", "bad"]
@@ -57,17 +55,22 @@ def examine(settings: Settings) -> list[Finding]:
         advice = "remove the package that brings it, or install a version that fits"
         found.append(Finding("extension", f"{fault.name} is left out: {fault.reason}", "odd", advice))
     for check in installed().checks():
-        found += check(settings)
+        found += _checked(check, settings)
     if not settings.has_log:
         return [*found, _no_log(settings)]
-    for part in _PARTS:
-        try:
-            found.extend(part(settings))
-        except Corrupt as error:
-            found.append(Finding(part.__name__.strip("_"), error.message, "bad", error.hint or _RESTORE))
-        except StorageRefused as error:
-            found.append(Finding(part.__name__.strip("_"), f"not looked at: {error.message}", "odd", error.hint))
-    return found
+    return [*found, *(finding for part in _PARTS for finding in _checked(part, settings))]
+
+
+def _checked(check: Callable[[Settings], Iterable[Finding]], settings: Settings) -> list[Finding]:
+    name = check.__name__.strip("_").removeprefix("check_")
+    findings: list[Finding] = []
+    try:
+        findings.extend(check(settings))
+    except Corrupt as error:
+        findings.append(Finding(name, error.message, "bad", error.hint or RESTORE))
+    except StorageRefused as error:
+        findings.append(Finding(name, f"not looked at: {error.message}", "odd", error.hint))
+    return findings
 
 
 def _no_log(settings: Settings) -> Finding:
@@ -80,7 +83,7 @@ def _no_log(settings: Settings) -> Finding:
     return Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")
 
 
-_RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; do not delete anything"
+RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; do not delete anything"
 
 
 def _base(settings: Settings) -> Iterator[Finding]:
@@ -187,7 +190,7 @@ def _disk(settings: Settings) -> Iterator[Finding]:
         "snapshots": [system / "snapshots"],
         "contents": [home / "_content", *system.glob("views.db*")],
         "vectors": [*system.glob("vectors.db*")],
-        "tiles": [directory_of(home)],
+        "tiles": [tree_directory(home)],
         "audit log": [system / "audit"],
     }
     sizes = {name: sum(map(_size_of, paths)) for name, paths in places.items()}
@@ -217,7 +220,7 @@ def _position(settings: Settings, log: Unopened) -> Iterator[Finding]:
         return
     yield Finding("position", f"{head.lamport} ({counted(head.count, 'commit')}), kept in {settings.system / 'head'}")
     if size < head.end:
-        yield Finding("end of the log", f"{_bytes(head.end - size)} are missing", "bad", _RESTORE)
+        yield Finding("end of the log", f"{_bytes(head.end - size)} are missing", "bad", RESTORE)
         return
     if size > head.end:
         advice = "a writer is busy, or died: the next start settles it"
@@ -230,7 +233,7 @@ def _last_commit(line: bytes, head: Head) -> Iterator[Finding]:
         return
     commit = chain.decode(line)
     if commit.record_hash != head.record_hash:
-        yield Finding("last commit", f"{commit.record_hash[:12]} is not the acknowledged one", "bad", _RESTORE)
+        yield Finding("last commit", f"{commit.record_hash[:12]} is not the acknowledged one", "bad", RESTORE)
         return
     said = f"{commit.timestamp} by {commit.actor}: {commit.operation}, {commit.commit_id[:12]}"
     if commit.timestamp > to_text(wall_clock() + _AHEAD_MS):
@@ -256,7 +259,7 @@ def _lines(settings: Settings) -> Iterator[Finding]:
             yield Finding("rules", f"'{each.entity}' {each.problem}", "odd", each.advice)
     else:
         place = f"{proof.file}, line {proof.line}: " if proof.file else ""
-        yield Finding("lines", f"{place}{proof.problem}", "bad", _RESTORE)
+        yield Finding("lines", f"{place}{proof.problem}", "bad", RESTORE)
 
 
 def _audit(settings: Settings) -> Iterator[Finding]:
@@ -322,45 +325,6 @@ def _projections(settings: Settings) -> Iterator[Finding]:
         if trouble is not None:
             found = f"stands still at position {trouble.position}: {trouble.problem}"
             yield Finding(name, found, "odd" if name == "cypher" else "bad", _ADVICE.get(name, _REBUILD))
-
-
-def _checkpoint(settings: Settings) -> Iterator[Finding]:
-    if not (directory_of(settings.home) / CHECKPOINT).exists():
-        return
-    from tallystick.extensions.proofs.checkpoint_keys import load_keys
-    from tallystick.extensions.proofs.checkpoints import behind, beside, is_in_tiles, read_kept
-    from tallystick.projections.worker import trouble_of
-
-    keys: tuple[SignerKey, ...] = ()
-    with suppress(InvalidArgument):
-        keys = load_keys(settings)
-    known = read_kept(settings.home, [key.verifier for key in keys])
-    if known is None:
-        return
-    place = read_place(directory_of(settings.home))
-    with unopened(settings.system) as log:
-        count = log.head.count
-        if count < known.checkpoint.size:
-            raise behind(known, count)
-        if place is not None and not _is_last_line(log, place.head):
-            raise beside(known)
-    found = f"{known.checkpoint.size} of {counted(count, 'commit')} signed as '{known.checkpoint.origin}'"
-    trouble = trouble_of(settings.system / "tiles.lock")
-    if trouble is not None:
-        yield Finding("checkpoint", f"{found}; nothing more is signed: {trouble.problem}", "bad", _RESTORE)
-    elif is_in_tiles(settings.home, known):
-        yield Finding("checkpoint", found)
-    else:
-        advice = "the next opening reads all of the log to compare; 'tallystick verify' does it now"
-        yield Finding("checkpoint", f"{found}; the tiles do not lead to it", "odd", advice)
-
-
-def _is_last_line(log: Unopened, head: Head) -> bool:
-    try:
-        line = log.segments.line_before(head.end)
-        return bool(line) and chain.decode(line).record_hash == head.record_hash
-    except Corrupt:
-        return False
 
 
 _SHOWN_BESIDE = 20
@@ -472,7 +436,7 @@ def _backup_key(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _checkpoint, _erasure, _views, _lineage,
+    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _views, _lineage,
     _vectors, _blobs, _backup, _backup_key, _stream,
 )  # fmt: skip
 

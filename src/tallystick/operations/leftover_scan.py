@@ -19,8 +19,8 @@ import msgspec
 from tallystick.audit import EVENTS
 from tallystick.commits import Commit, Verb
 from tallystick.commits.mask import REDACTED
-from tallystick.extensions.proofs.tiles import directory_of as tiles_of
 from tallystick.log import Head
+from tallystick.log import tree_directory as tiles_of
 from tallystick.state.mentions import Subject
 
 _CHUNK_BYTES = 4 << 20

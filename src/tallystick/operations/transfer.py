@@ -19,9 +19,9 @@ from tallystick import strict_json
 from tallystick.commits import DELETIONS, EDGE_VERBS, Commit, Draft, Operation, Verb, chain
 from tallystick.config import Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
-from tallystick.extensions.proofs.checkpoints import Comparison, Known
 from tallystick.log import Entry, Head
 from tallystick.log.backups import note_backup
+from tallystick.log.checkpoint import Comparison, Known
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.verify import known_checkpoints

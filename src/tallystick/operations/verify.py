@@ -13,9 +13,9 @@ from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
 from tallystick.extensions.cypher.engine import EngineThread
 from tallystick.extensions.cypher.operation import opened_engine
-from tallystick.extensions.proofs.checkpoints import Compared as ComparedCheckpoint
-from tallystick.extensions.proofs.checkpoints import Comparison as CheckpointComparison
-from tallystick.extensions.proofs.checkpoints import Known, read_kept
+from tallystick.log.checkpoint import Compared as ComparedCheckpoint
+from tallystick.log.checkpoint import Comparison as CheckpointComparison
+from tallystick.log.checkpoint import Known, read_kept
 from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.rule_scan import BrokenRule, scan_log

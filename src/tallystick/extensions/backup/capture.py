@@ -39,8 +39,7 @@ from tallystick.extensions.backup.manifest import (
     TenantBackup,
 )
 from tallystick.extensions.files.reserved import Reserved
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
-from tallystick.log import Head, reached, verifier_after
+from tallystick.log import Head, checkpoint_path, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.unopened import Unopened, unopened
@@ -340,7 +339,7 @@ def _snapshot(system: Path, before: TenantBackup | None, head: Head, redacted: i
 def _checkpoint(home: Path, head: Head) -> str:
     """Only if it is of what is in the backup: a later one would be held against a log that does not reach it."""
     with suppress(OSError, NoteRefused):
-        note = (directory_of(home) / CHECKPOINT).read_bytes()
+        note = checkpoint_path(home).read_bytes()
         if parse_checkpoint(parse_note(note)).size <= head.count:
             return note.decode()
     return ""

@@ -450,7 +450,7 @@ def _believed(settings: Settings, files: list[Path] | None) -> list[VerifierKey]
     """Those given, else our own."""
     from tallystick import app
     from tallystick.config import DEFAULT_TENANT
-    from tallystick.extensions.proofs.checkpoint_keys import read_verifier_keys
+    from tallystick.log.checkpoint import read_verifier_keys
 
     if files:
         return [each for file in files for each in read_verifier_keys(file)]

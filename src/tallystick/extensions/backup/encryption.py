@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tallystick.config import Settings
 from tallystick.errors import Corrupt, InvalidArgument
-from tallystick.extensions.proofs.checkpoint_keys import COMMAND_SECONDS, check_outside
-from tallystick.private_files import check_private, make_directory, replacing
+from tallystick.private_files import check_outside, check_private, make_directory, replacing
 
+COMMAND_SECONDS = 30.0
 MAGIC = b"TSB1"
 _WRITTEN = "tallystick-backup-key-1:"
 _ID, _SALT, _NONCE, _SECRET = 8, 16, 12, 32

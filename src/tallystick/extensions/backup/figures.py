@@ -10,7 +10,6 @@ from tallystick.commits.signed_note import Checkpoint, NoteRefused, parse_checkp
 from tallystick.commits.tree import Frontier, leaf_hash
 from tallystick.errors import Corrupt
 from tallystick.extensions.backup.manifest import LogPart, RedactionNote, TenantBackup
-from tallystick.extensions.proofs.tiles import entry_of
 from tallystick.log import Head
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import unopened
@@ -73,7 +72,7 @@ class SignedTree:
 
     def add(self, record_hash: str) -> None:
         if self.checkpoint is not None and self._tree.size < self.checkpoint.size:
-            self._tree.add(leaf_hash(entry_of(record_hash)))
+            self._tree.add(leaf_hash(bytes.fromhex(record_hash)))
 
     @property
     def is_reached(self) -> bool:

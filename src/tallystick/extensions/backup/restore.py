@@ -38,9 +38,8 @@ from tallystick.extensions.backup.figures import (
 from tallystick.extensions.backup.manifest import LogPart, Manifest, Piece, Signed, StoredFile, TenantBackup
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.run import is_before
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
 from tallystick.file_locks import locked
-from tallystick.log import Head, reached, verifier_after
+from tallystick.log import Head, checkpoint_path, reached, verifier_after
 from tallystick.log.backups import Target, write_target
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
@@ -390,8 +389,8 @@ class _Restoring:
     def _checkpoint(self, home: Path, tenant: TenantBackup, tree: SignedTree) -> None:
         """So that nothing is ever signed here that does not continue it. Left out where the log ends before it."""
         if tree.is_reached:
-            make_directory(directory_of(home))
-            replace_file(directory_of(home) / CHECKPOINT, tenant.checkpoint.encode())
+            make_directory(checkpoint_path(home).parent)
+            replace_file(checkpoint_path(home), tenant.checkpoint.encode())
         elif tenant.checkpoint:
             self._notes.append(f"{tenant.tenant}: commits were signed that are not restored; readers will see that")
 

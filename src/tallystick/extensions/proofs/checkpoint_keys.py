@@ -20,13 +20,11 @@ from tallystick.commits.signed_note import (
     WITNESS_KEY,
     NoteRefused,
     SignerKey,
-    VerifierKey,
     signer_key,
-    verifier_key,
 )
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import InvalidArgument
-from tallystick.private_files import check_private, make_directory, replacing
+from tallystick.private_files import check_outside, check_private, make_directory, replacing
 
 COMMAND_SECONDS = 30.0
 _BYTES_MAX = 64 << 10
@@ -68,7 +66,7 @@ def keys_of_tenant(keys: Sequence[SignerKey], tenant: str) -> tuple[SignerKey, .
 
 def read_key_file(path: Path, *, base: Path) -> list[SignerKey]:
     """Raises InvalidArgument for one that others may read, that lies in the base, or that holds no keys."""
-    check_outside(path, base)
+    check_key_outside(path, base)
     try:
         with path.open("rb") as file:
             seen = os.fstat(file.fileno())
@@ -87,7 +85,7 @@ def read_key_file(path: Path, *, base: Path) -> list[SignerKey]:
 
 def write_key_file(path: Path, keys: Sequence[SignerKey], *, base: Path) -> None:
     """For its owner alone; a crash leaves the keys that were there, or all of these."""
-    check_outside(path, base)
+    check_key_outside(path, base)
     try:
         make_directory(path.parent)
         with replacing(path) as file:
@@ -97,17 +95,8 @@ def write_key_file(path: Path, keys: Sequence[SignerKey], *, base: Path) -> None
         raise InvalidArgument(f"cannot write {path}: {error.strerror}", code="FILE_UNWRITABLE") from None
 
 
-def check_outside(
-    path: Path,
-    base: Path,
-    harm: str = "whoever could change the log could sign it, too",
-    *,
-    code: str = "CHECKPOINT_KEY_INVALID",
-) -> None:
-    if path.resolve().is_relative_to(base.resolve()):
-        raise InvalidArgument(
-            f"{path} lies in the base: {harm}", code=code, hint="keep it elsewhere, and not in the same backup"
-        )
+def check_key_outside(path: Path, base: Path) -> None:
+    check_outside(path, base, "whoever could change the log could sign it, too", code="CHECKPOINT_KEY_INVALID")
 
 
 def parse_keys(text: str, source: str) -> list[SignerKey]:
@@ -119,19 +108,6 @@ def parse_keys(text: str, source: str) -> list[SignerKey]:
         return [signer_key(line) for line in lines]
     except NoteRefused as error:
         raise _refused(f"{source}: {error.message}", "a key a line, as 'tallystick keys new' writes it") from None
-
-
-def read_verifier_keys(path: Path) -> list[VerifierKey]:
-    """A verifier key a line, as `tallystick keys verifier` prints them. Raises InvalidArgument."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InvalidArgument(f"cannot read {path}: {said}", code="FILE_UNREADABLE") from None
-    lines = [line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")]
-    if not lines:
-        raise NoteRefused(f"there is no verifier key in {path}", hint="'tallystick keys verifier' prints ours")
-    return [verifier_key(line) for line in lines]
 
 
 def _one_log(keys: list[SignerKey], source: str) -> list[SignerKey]:

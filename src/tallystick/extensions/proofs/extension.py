@@ -14,4 +14,9 @@ EXTENSION = Extension(
         "keys": Command(f"{_HERE}.cli.checkpoint:commands"),
         "receipt": Command(f"{_HERE}.cli.receipt:commands"),
     },
+    handlers={"verify --proof": f"{_HERE}.cli.proofs:check"},
+    checks=(f"{_HERE}.checks:check_checkpoint",),
+    proofs=f"{_HERE}.provider:PROOFS",
+    routes=(f"{_HERE}.routes.tlog:routes", f"{_HERE}.routes.proofs:routes"),
+    open_paths=f"{_HERE}.routes.tlog:open_paths",
 )

@@ -20,14 +20,12 @@ import msgspec
 
 from tallystick.commits.tree import HASH_BYTES, fold, leaf_hashes, root
 from tallystick.errors import Corrupt, StorageRefused
-from tallystick.log import Entry, Head
+from tallystick.log import CHECKPOINT, Entry, Head, tree_directory
 from tallystick.private_files import make_directory, place_file, replace_file, sync_files
 from tallystick.regular_files import read_regular
 
 TILE_HASHES = 256
 ENTRIES = "entries"
-CHECKPOINT = "checkpoint"
-"""The name of the file with the last signed checkpoint, beside the tiles."""
 SIGNED_EVERY_SECONDS = 1.0
 """At most so often while serving, and so tiles are not written more often either."""
 
@@ -39,10 +37,6 @@ _TILES_CACHED = 256
 _PLACE = "place"
 
 logger = logging.getLogger(__name__)
-
-
-def directory_of(home: Path) -> Path:
-    return home / "_system" / "tiles"
 
 
 def tile_path(level: int | str, number: int, width: int = TILE_HASHES) -> str:
@@ -68,7 +62,7 @@ class TilesProjection:
     name = "tiles"
 
     def __init__(self, home: Path) -> None:
-        self.directory = directory_of(home)
+        self.directory = tree_directory(home)
         self._checked: Place | None = None
 
     def position(self) -> Head:

@@ -26,8 +26,9 @@ from tallystick.commits.signed_note import (
 )
 from tallystick.commits.tree import consistency_proof
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.extensions.proofs.tiles import Tiles, directory_of
+from tallystick.extensions.proofs.tiles import Tiles
 from tallystick.extensions.proofs.witness_request import encode_request
+from tallystick.log import tree_directory
 
 TIMEOUT_SECONDS = 5.0
 _AT_ONCE = 8
@@ -112,7 +113,7 @@ class Witnesses:
             return Asked(address.key.name, problem="it could not be asked, by a bug of ours")
 
     def _lines(self, address: WitnessAddress, home: Path, text: str, size: int, note: bytes) -> str:
-        subtree = Tiles(directory_of(home), size).subtree
+        subtree = Tiles(tree_directory(home), size).subtree
         old = min(self._seen.get(address.url, 0), size)
         for _ in range(2):
             request = encode_request(old, consistency_proof(old, size, subtree), note)

@@ -11,7 +11,6 @@ import orjson
 
 from tallystick.clock import from_text, wall_clock
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
 from tallystick.extensions.web.addresses import JSON_SUFFIX, entity_address
 from tallystick.extensions.web.recall import RECALLING
 from tallystick.extensions.web.redact import redaction_of
@@ -20,6 +19,7 @@ from tallystick.extensions.web.reports.entity_report import EntityReport, Histor
 from tallystick.extensions.web.timeline import LENGTH, Tick, Timeline, chosen, ticks, timeline
 from tallystick.extensions.web.visit import Document, Download, Redirect, Visit
 from tallystick.extensions.why.explanation import Task
+from tallystick.log import checkpoint_path
 from tallystick.operations.marks import origin_of
 from tallystick.state import work
 
@@ -198,7 +198,7 @@ def _relations(neighbours: list[Neighbour]) -> list[Relation]:
 
 def _proof(visit: Visit, step: HistoryStep) -> str | None:
     home = visit.context.home_of(visit.principal.tenant)
-    return f"/proof/{step.commit_id}" if (directory_of(home) / CHECKPOINT).exists() else None
+    return f"/proof/{step.commit_id}" if checkpoint_path(home).exists() else None
 
 
 # -- exports

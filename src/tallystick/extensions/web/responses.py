@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from tallystick.app.proving import proofs
 from tallystick.clock import wall_clock
 from tallystick.errors import Denied, InvalidArgument, NotFound, TallystickError, exhaustion
-from tallystick.extensions.proofs.operations.proofs import prove_commit
 from tallystick.extensions.web.actors import ActorKinds, Kind, names_in
 from tallystick.extensions.web.addresses import JSON_SUFFIX, is_local
 from tallystick.extensions.web.chain import Chain
@@ -232,7 +232,7 @@ class WebPages:
 
         async def prove(visit: Visit) -> Response:
             home, named = self._context.home_of(visit.principal.tenant), request.path_params["named"]
-            made = await prove_commit(self._context.offer.store, visit.principal, home, named)
+            made = await proofs().prove(self._context.offer.store, visit.principal, home, named)
             name = re.sub(r"[^A-Za-z0-9_-]+", "-", named)[:80]
             shown = {"Content-Disposition": f'attachment; filename="{name}.tlog-proof"'}
             return Response(made.proof, headers={**PAGE_HEADERS, **shown}, media_type="text/plain; charset=utf-8")

@@ -8,12 +8,12 @@ from itertools import groupby
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.proofs.operations.proofs import signed_commits
 from tallystick.extensions.web.addresses import anchor_of, with_query
 from tallystick.extensions.web.dependencies import Dependencies, draw_dependencies
 from tallystick.extensions.web.forms import number_of
 from tallystick.extensions.web.reports.work_board import ProjectBoard, Projects, TreeRow, list_projects, show_project
 from tallystick.extensions.web.visit import Redirect, Visit, told
+from tallystick.log.checkpoint import signed_size
 from tallystick.policy import Action
 from tallystick.state.work import NODE
 from tallystick.store import Target
@@ -88,7 +88,7 @@ async def work(visit: Visit) -> WorkView:
         tree=tree,
         rows=[] if board is None else _ROWS[tree](board.tree),
         shown=SHOWN,
-        signed=signed_commits(visit.context.home_of(visit.principal.tenant)),
+        signed=signed_size(visit.context.home_of(visit.principal.tenant)),
         dependencies=None if board is None else draw_dependencies(row.task for row in board.tree),
         may_begin=may_begin,
         changeable=[task_id for task_id, may in zip(ids, may_change, strict=True) if may],

@@ -21,16 +21,15 @@ import msgspec
 
 from tallystick.app.guards import audit_files
 from tallystick.app.logs import checkpoint_keys
+from tallystick.app.proving import proofs
 from tallystick.app.vocabularies import knowledge_context
 from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import REDACTIONS, Verb, reserved_attributes
-from tallystick.commits.signed_note import NoteRefused, SignerKey, VerifierKey
+from tallystick.commits.signed_note import SignerKey, VerifierKey
 from tallystick.config import Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
-from tallystick.extensions.proofs.operations.proofs import check_proof, prove_commit
-from tallystick.extensions.proofs.proof_file import Trust as ProofTrust
-from tallystick.extensions.proofs.tiles import CHECKPOINT, directory_of
 from tallystick.extensions.why.git_history import Blamed, GitCommit, GitHistory, Touching
+from tallystick.log import checkpoint_path
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Provenance
 from tallystick.state.attributes import find_text, list_of, object_of
@@ -197,7 +196,7 @@ async def explain(context: WhyContext, store: Store, principal: Principal, file:
         gaps.append("no task has evidence that names its commit" + ("" if line is not None else "s, or the file"))
     await store.flush_audit()
     tasks = [await _with_reads(context.audit(principal.tenant), ask, task) for task in found]
-    if (directory_of(context.home(principal.tenant)) / CHECKPOINT).exists():
+    if checkpoint_path(context.home(principal.tenant)).exists():
         tasks = [await _with_receipt(context, ask, task) for task in tasks]
     knowledge = await _knowledge(ask, path) if line is None else ()
     shown = path.encode(errors="replace").decode()
@@ -213,7 +212,7 @@ async def explain_task(context: WhyContext, store: Store, principal: Principal, 
         return None
     await store.flush_audit()
     task = await _with_reads(context.audit(principal.tenant), ask, task)
-    is_signed = (directory_of(context.home(principal.tenant)) / CHECKPOINT).exists()
+    is_signed = checkpoint_path(context.home(principal.tenant)).exists()
     return await _with_receipt(context, ask, task) if is_signed else task
 
 
@@ -507,7 +506,7 @@ async def _with_receipt(context: WhyContext, ask: _Asking, task: Task) -> Task:
         return task
     tenant = ask.principal.tenant
     try:
-        made = await prove_commit(ask.store, ask.principal, context.home(tenant), task.id)
+        made = await proofs().prove(ask.store, ask.principal, context.home(tenant), task.id)
     except (NotFound, Conflict) as error:
         return msgspec.structs.replace(task, gaps=(*task.gaps, f"there is no receipt of it: {error.message}"))
     except Corrupt as error:
@@ -527,11 +526,7 @@ async def _with_receipt(context: WhyContext, ask: _Asking, task: Task) -> Task:
 def _problem(proof: bytes, keys: tuple[VerifierKey, ...]) -> str:
     if not keys:
         return "no key is configured here to check the signature of the log with"
-    try:
-        check_proof(proof, ProofTrust(keys))
-    except NoteRefused as error:
-        return error.message
-    return ""
+    return proofs().problem_of(proof, keys)
 
 
 # -- what is known of a file

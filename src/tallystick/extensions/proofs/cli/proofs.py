@@ -116,9 +116,9 @@ def check(
 ) -> None:
     """`tallystick verify --proof`: needs no memory."""
     from tallystick.commits.signed_note import NoteRefused
-    from tallystick.extensions.proofs.checkpoint_keys import read_verifier_keys
     from tallystick.extensions.proofs.operations.proofs import check_proof, read_bounded, refuse_split_view
     from tallystick.extensions.proofs.proof_file import Trust
+    from tallystick.log.checkpoint import read_verifier_keys
 
     if not vkeys:
         raise InvalidArgument(

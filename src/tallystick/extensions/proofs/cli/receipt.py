@@ -107,11 +107,11 @@ def verify(
     """
     from tallystick.commits.dsse import ENVELOPE_BYTES_MAX
     from tallystick.commits.signed_note import NoteRefused
-    from tallystick.extensions.proofs.checkpoint_keys import read_verifier_keys
     from tallystick.extensions.proofs.operations.proofs import read_bounded
     from tallystick.extensions.proofs.operations.receipts import PROOF, RECEIPT
     from tallystick.extensions.proofs.proof_file import Trust
     from tallystick.extensions.proofs.receipt import check_receipt
+    from tallystick.log.checkpoint import read_verifier_keys
 
     if not vkeys:
         raise InvalidArgument(

@@ -39,9 +39,10 @@ def witness(
       tallystick witness --key witness.key --logs team.vkey --state ./seen --http 0.0.0.0:8766
     """
     from tallystick.cli.serving import parse_address
-    from tallystick.extensions.proofs.checkpoint_keys import read_key_file, read_verifier_keys
+    from tallystick.extensions.proofs.checkpoint_keys import read_key_file
     from tallystick.extensions.proofs.operations.witness import Witness
     from tallystick.extensions.proofs.routes.witness import PATH, serve_witness
+    from tallystick.log.checkpoint import read_verifier_keys
 
     settled()
     keys = read_key_file(key.expanduser().absolute(), base=state)

@@ -9,9 +9,11 @@ import msgspec
 
 from tallystick.config import FILE_NAME
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.extensions.proofs.checkpoints import cosign, read_kept, sign
-from tallystick.extensions.proofs.tiles import directory_of, read_place
+from tallystick.extensions.proofs.checkpoints import cosign, sign
+from tallystick.extensions.proofs.tiles import read_place
 from tallystick.extensions.proofs.witnesses import Witnesses, parse_witnesses
+from tallystick.log import tree_directory
+from tallystick.log.checkpoint import read_kept
 from tallystick.operations import OperationContext
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -52,7 +54,7 @@ def sign_checkpoint(context: OperationContext) -> SignedCheckpoint:
     worker = Follower(Place(home, log)).worker("tiles")
     try:
         with worker.at_head():
-            place = read_place(directory_of(home))
+            place = read_place(tree_directory(home))
             if place is None:
                 raise NotFound("there is no commit yet, and so nothing to sign", code="NO_COMMIT")
             signed = sign(home, place, keys)

@@ -10,14 +10,14 @@ from tallystick.commits.signed_note import LOG_KEY, QUANTUM_KEY, WITNESS_KEY, Si
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.extensions.proofs.checkpoint_keys import (
-    check_outside,
+    check_key_outside,
     key_path,
     keys_of_tenant,
     load_keys,
     read_key_file,
     write_key_file,
 )
-from tallystick.extensions.proofs.checkpoints import read_kept
+from tallystick.log.checkpoint import read_kept
 from tallystick.operations.tenants import tenants_of
 
 _KINDS = {LOG_KEY: "log", WITNESS_KEY: "witness", QUANTUM_KEY: "log, ML-DSA-44"}
@@ -41,7 +41,7 @@ class KeyFile(msgspec.Struct, frozen=True):
 def new_key(settings: Settings, name: str, file: Path | None, *, witness: bool = False) -> KeyFile:
     """A file with one key, which was not there before."""
     path = _named(settings, file)
-    check_outside(path, settings.base)
+    check_key_outside(path, settings.base)
     key = SignerKey.generate(name, WITNESS_KEY if witness else LOG_KEY)
     if path.exists():
         raise Conflict(

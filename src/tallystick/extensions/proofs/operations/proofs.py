@@ -40,7 +40,8 @@ from tallystick.extensions.proofs.proof_file import (
     verify_consistency_file,
     verify_inclusion_file,
 )
-from tallystick.extensions.proofs.tiles import CHECKPOINT, Tiles, directory_of, entry_of, read_place
+from tallystick.extensions.proofs.tiles import Tiles, entry_of, read_place
+from tallystick.log import checkpoint_path, tree_directory
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -157,14 +158,6 @@ def prove_stored(home: Path, commit: Commit, index: int, prev_record_hash: str) 
     return _made_inclusion(home, LocatedCommit(commit, index, prev_record_hash))
 
 
-def signed_commits(home: Path) -> int:
-    """How many are in what was signed last."""
-    try:
-        return _last_signed(home)[1].size
-    except NotFound:
-        return 0
-
-
 def prove_signed(home: Path, commits: Sequence[tuple[Commit, int, str]]) -> list[str | None]:
     """Of commits, each with its place and the record_hash before it: None for one that is not signed yet. Raises
     NotFound where nothing was signed."""
@@ -242,9 +235,8 @@ def _unknown(named: str) -> NotFound:
 
 
 def _last_signed(home: Path) -> tuple[bytes, Checkpoint]:
-    path = directory_of(home) / CHECKPOINT
     try:
-        note = path.read_bytes()
+        note = checkpoint_path(home).read_bytes()
     except FileNotFoundError:
         raise NotFound(
             "nothing was signed yet, and so nothing can be proved to others",
@@ -256,7 +248,7 @@ def _last_signed(home: Path) -> tuple[bytes, Checkpoint]:
 
 def _from_tiles(home: Path, prove: Callable[[Subtrees], T]) -> T:
     """Tiles may be larger than what is signed: the hash of a complete subtree is the same in both."""
-    directory = directory_of(home)
+    directory = tree_directory(home)
     for tried in range(_TRIES):
         place = read_place(directory)
         try:

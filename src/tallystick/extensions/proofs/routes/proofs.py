@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tallystick.app.context import AppContext
 from tallystick.commits.signed_note import decode_size
 from tallystick.errors import TallystickError
 from tallystick.extensions.proofs.operations.proofs import prove_commit, prove_since
@@ -27,6 +28,11 @@ KIND = "text/plain; charset=utf-8"
 _TOOL = "proof"
 
 Prove = Callable[[Principal, str], Awaitable[bytes]]
+
+
+def routes(context: AppContext) -> list[Route]:
+    assert context.offer is not None
+    return proof_routes(context.offer, lambda tenant: context.of(tenant).home)
 
 
 def proof_routes(offer: Offer, home_of: Callable[[str], Path]) -> list[Route]:

@@ -15,15 +15,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tallystick.extensions.proofs.tiles import CHECKPOINT, find_tile
+from tallystick.app.context import AppContext
+from tallystick.config import Settings
+from tallystick.extensions.proofs.tiles import find_tile
+from tallystick.log import CHECKPOINT, tree_directory
 from tallystick.regular_files import read_regular
 from tallystick.server.answers import json_answer
 from tallystick.server.oauth import SCOPE_KEY, Identity
+from tallystick.tenants import is_tenant
 
 PATH = "/tlog"
 Access = Literal["off", "guarded", "open"]
 
 _FOREVER = "public, max-age=31536000, immutable"
+
+
+def routes(context: AppContext) -> list[Route]:
+    settings = context.settings
+
+    def tiles_of(tenant: str) -> Path | None:
+        # Without an issuer there is one tenant, although others may have a log here.
+        if tenant != settings.tenant and not (settings.issuers and is_tenant(tenant)):
+            return None
+        return tree_directory(context.of(tenant).home)
+
+    return tlog_routes(settings.tlog, tiles_of)
+
+
+def open_paths(settings: Settings) -> list[str]:
+    return [f"{PATH}/"] if settings.tlog == "open" else []
 
 
 def tlog_routes(access: Access, tiles_of: Callable[[str], Path | None]) -> list[Route]:
