@@ -151,6 +151,14 @@ def test_search_that_finds_nothing_says_what_there_is(sample: Tally) -> None:
     assert "Person" in told.err
 
 
+def test_a_search_for_the_id_of_a_deleted_entity_names_its_history(sample: Tally) -> None:
+    sample("remember", "a plan", "--id", "gone")
+    deletion = json.dumps({"op": "DELETE_NODE", "node_id": "gone"})
+    assert sample("import", "-", stdin=deletion).code == 0
+    for command in ("search", "ask"):
+        assert "'gone' was deleted; its history: tallystick lineage gone" in sample(command, "gone").err
+
+
 def test_search_lists_what_there_is(sample: Tally) -> None:
     rows = [line.split()[:3] for line in sample("search", "--facets").out.splitlines()]
     assert ["type", "Person", "2"] in rows

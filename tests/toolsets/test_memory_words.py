@@ -290,6 +290,24 @@ def test_nothing_found_says_what_was_looked_for_and_what_there_is(shop: Agent) -
     assert answer.text.startswith("nothing found for: zeppelin\n")
 
 
+def test_a_deleted_entity_is_found_by_its_id(agent: Agent) -> None:
+    agent.node("gone", text="a plan")
+    agent.node("other", text="what came after gone")
+    agent.write(op="DELETE_NODE", node_id="gone")
+    answer = agent.answer("memory.search", {"query": "gone"})
+    assert answer.data["deleted"] == "gone"
+    assert [hit["id"] for hit in answer.data["entities"]] == ["other"]
+    assert answer.text is not None
+    assert "'gone' was deleted: memory.lineage has its history" in answer.text.splitlines()
+    answer = agent.answer("memory.search", {"query": "gone", "type": "nonesuch"})
+    assert answer.text is not None
+    assert "'gone' was deleted: memory.lineage has its history" in answer.text.splitlines()
+    assert "deleted" not in agent.search(query="other")
+    assert "deleted" not in agent.search(query="never")
+    agent.node("gone", text="a plan again")
+    assert "deleted" not in agent.search(query="gone")
+
+
 def test_words_that_only_the_other_filters_leave_out_are_said_to_be_elsewhere() -> None:
     nothing = {"entities": [], "looked_for": ["billing", "cat"], "nearest": ["billing", "rat"], "types": ["note"]}
     assert as_lines(nothing).splitlines() == [

@@ -250,6 +250,8 @@ def ask(
         flags = "".join(f"[{flag}] " for flag in ("untrusted", "stale") if flag in hit)
         say(f"{flags}{hit['text'] or hit['id']}")
         say(Styled(f"    {hit['id']} · {hit['type']} · by {hit['created_by']} · {hit['date']}", dim=True))
+    if "deleted" in page:
+        note(f"'{page['deleted']}' was deleted; its history: tallystick lineage {page['deleted']}")
     if not page["entities"]:
         note("nothing is known about it")
         if page.get("nearest"):

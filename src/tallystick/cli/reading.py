@@ -110,12 +110,16 @@ def show(
 
 def _absent(settings: Settings, id: str, when: str) -> NotFound:
     """An entity that was deleted has a history; for any other, ids that look alike are suggested."""
-    history = f"its history: tallystick lineage {id}"
+    history = _history_of(id)
     if not when and _has_history(settings, id):
         return NotFound(f"'{id}' was deleted from {settings.home}", hint=history)
     meant = similar_ids(settings, id)
     hint = f"did you mean {' or '.join(meant)}? " if meant else ""
     return NotFound(f"there is no '{id}'{when} in {settings.home}", hint=hint + history)
+
+
+def _history_of(id: str) -> str:
+    return f"its history: tallystick lineage {id}"
 
 
 def _has_history(settings: Settings, id: str) -> bool:
@@ -231,6 +235,8 @@ def _draw_nodes(page: dict[str, Any]) -> None:
 
 def _draw_hits(page: dict[str, Any]) -> None:
     found = page["entities"]
+    if "deleted" in page:
+        note(f"'{page['deleted']}' was deleted; {_history_of(page['deleted'])}")
     if not found:
         _tell_nothing(page)
         return

@@ -13,9 +13,6 @@ from tallystick.commits.mask import REDACTED
 from tallystick.extensions.web.addresses import with_query
 from tallystick.extensions.web.reports.titles import shortened, title_of, vocabulary_of
 from tallystick.extensions.web.visit import Visit
-from tallystick.policy import Action
-from tallystick.state.read_filter import ReadFilter
-from tallystick.state.state import State
 
 FOUND_MAX = 200
 """Hits that are looked at for one page: facets count them."""
@@ -120,7 +117,7 @@ async def search_page(visit: Visit) -> SearchView:
         hits=found[:SHOWN],
         found=total,
         is_cut=is_cut,
-        deleted=await _deleted(visit, asked.q),
+        deleted=answer.get("deleted"),
         offset=offset,
         previous=max(0, offset - SHOWN) if offset else None,
         next=end if end < total else None,
@@ -142,19 +139,6 @@ async def _total(visit: Visit, answer: dict[str, Any], seen: int) -> tuple[int, 
     if "total" in page and not await visit.is_withheld_from():
         return page["total"], False
     return seen, True
-
-
-async def _deleted(visit: Visit, words: str | None) -> str | None:
-    """The words, if they are the id of a deleted entity that the visitor may read."""
-
-    def look(state: State, read_filter: ReadFilter) -> bool:
-        named = words or ""
-        is_alive = state.owner(named) is not None or state.edge_owner(named) is not None
-        return not is_alive and read_filter.allows_entity(named)
-
-    if words is None:
-        return None
-    return words if await visit.context.offer.store.read(visit.principal, Action.SEARCH, look) else None
 
 
 def _found(hit: dict[str, Any]) -> SearchHit:

@@ -51,6 +51,7 @@ _ANSWERS: dict[str, dict[str, Any]] = {
     "csv": _TEXT,
     "degraded": _TEXT,
     "delegated_to": _TEXT_OR_NULL,
+    "deleted": _TEXT,
     "dropped": {"type": "array", "items": _TEXT},
     "dropped_total": _COUNT,
     "duplicate": _FLAG,
@@ -170,7 +171,7 @@ TOOLSET = Toolset(
                 "position",
                 "entities provenance pagination paths paths_omitted edges_traversed truncated indexed_position"
                 " delegated_to degraded"
-                " unchanged query_latency_ms cache_hit looked_for nearest types facets",
+                " unchanged query_latency_ms cache_hit looked_for nearest types facets deleted",
             ),
             call=search.search,
             reads_only=True,

@@ -226,6 +226,8 @@ def as_lines(answer: dict[str, Any]) -> str:
         lines.append(f"more: offset {answer['pagination']['next_offset']}")
     if answer.get("truncated"):
         lines.append(_cut_short(answer))
+    if "deleted" in answer:
+        lines.append(_as_deleted(answer["deleted"]))
     lines += [" → ".join(path["path"]) for path in answer.get("paths", ())]
     return _one_each(lines)
 
@@ -258,6 +260,8 @@ def _as_nothing(answer: dict[str, Any]) -> str:
     told = [f"nothing found for: {words}" if words else "the query has no words"]
     if answer.get("truncated"):
         told = [f"nothing found so far; {_cut_short(answer)}"]
+    if "deleted" in answer:
+        told.append(_as_deleted(answer["deleted"]))
     near = answer.get("nearest", ())
     if elsewhere := [word for word in near if word in answer["looked_for"]]:
         told.append(f"elsewhere, where the other filters do not look: {', '.join(elsewhere)}")
@@ -266,6 +270,10 @@ def _as_nothing(answer: dict[str, Any]) -> str:
     if answer.get("types"):
         told.append(f"types: {', '.join(answer['types'])}")
     return _one_each(told)
+
+
+def _as_deleted(entity_id: str) -> str:
+    return f"'{entity_id}' was deleted: memory.lineage has its history"
 
 
 def _one_each(lines: list[str]) -> str:

@@ -188,6 +188,8 @@ def _ranked(
     answer = yield from listed_hits(state, read_filter, wanted, found, asked.fields, tokens_max, left)
     if not found.hits and not sought.offset:
         answer |= _nothing_found(state, read_filter, wanted)
+    if _is_deleted(state, read_filter, wanted.query):
+        answer["deleted"] = wanted.query
     answer |= ways
     truncated = found.truncated or prepared.within.truncated or indexed is not None
     answer |= {"position": state.position, "cache_hit": False} | ({"truncated": True} if truncated else {})
@@ -214,6 +216,12 @@ def _nothing_found(state: State, read_filter: ReadFilter, wanted: Wanted) -> dic
         types = state.types()
         told["types"] = sorted(types, key=lambda name: -types[name])[:TYPES_MAX]
     return told
+
+
+def _is_deleted(state: State, read_filter: ReadFilter, query: str) -> bool:
+    """Return whether the query is the id of an entity that was deleted, and that the caller may read."""
+    exists = state.owner(query) is not None or state.edge_owner(query) is not None
+    return not exists and read_filter.allows_entity(query)
 
 
 def _ways(prepared: _Prepared, found: Matches, read_filter: ReadFilter, bytes_max: int) -> Breathing[dict[str, Any]]:
