@@ -20,6 +20,7 @@ from errno import EACCES
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from unicodedata import normalize
 
 import msgspec
 import pytest
@@ -380,6 +381,9 @@ def test_the_search_for_traces_does_find_them(tmp_path: Path) -> None:
     assert not holds(tmp_path / "hashes", Subject(["Ada"]))
     (tmp_path / "zs%C3%B3.md").write_bytes(b"")
     assert holds(tmp_path / "zs%C3%B3.md", Subject(["Zsó"]))
+    for written, given in (("NFC", "NFD"), ("NFD", "NFC")):
+        (tmp_path / written).write_text(normalize(written, "call Zoë"))
+        assert holds(tmp_path / written, Subject([normalize(given, "ZOË")]))
 
 
 def test_every_vocabulary_goes_on_after_its_nodes_were_redacted(shell: CommandLine, settings: Settings) -> None:

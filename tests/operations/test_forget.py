@@ -6,7 +6,8 @@ import asyncio
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unicodedata import normalize
 
 import pytest
 
@@ -48,7 +49,14 @@ async def _served_once(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "person", [node("p-7", name="Ada Example", phone="555 0199"), node("person/ada-example", phone="555 0199")]
+    "person",
+    [
+        node("p-7", name="Ada Example", phone="555 0199"),
+        node("person/ada-example", phone="555 0199"),
+        node("p-7", "person", **{"Full name": "Ada Example"}, phone="555 0199"),
+        node("p-7", "person", names=["A.", "Ada Example"], phone="555 0199"),
+        node("p-7", "person", title="Ada Example", phone="555 0199"),
+    ],
 )
 def test_every_attribute_of_what_is_the_person_is_listed_and_goes(shell: CommandLine, person: dict[str, Any]) -> None:
     entity = person["node"]["id"]
@@ -65,6 +73,17 @@ def test_every_attribute_of_what_is_the_person_is_listed_and_goes(shell: Command
         assert found_in(shell.base, text) == []
     assert shell.run("show", "task-1", "--json").json["entity"]["attrs"]["phone"] == "555 0300"
     assert (told["complete"], told["not_erased"] == []) == ((True, True) if entity == "p-7" else (False, False))
+
+
+@pytest.mark.parametrize("given", ["NFC", "NFD"])
+def test_composed_and_decomposed_letters_are_the_same(shell: CommandLine, given: Literal["NFC", "NFD"]) -> None:
+    for form in ("NFC", "NFD"):
+        name = normalize(form, "Zoë Müller")
+        shell.write(node(f"person-{form}", name=name, phone="555 0199"), node(f"note-{form}", text=f"call {name} back"))
+    told = shell.run("forget", "--subject", normalize(given, "ZOË MÜLLER"), "--yes", "--json").json
+    assert {row["entity"] for row in told["redacted"]} == {"person-NFC", "note-NFC", "person-NFD", "note-NFD"}
+    assert told["complete"]
+    assert found_in(shell.base, "555 0199") == []
 
 
 def test_a_name_and_a_content_that_name_the_subject_go_both(shell: CommandLine) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 from urllib.parse import quote
 
 import msgspec
@@ -176,11 +177,20 @@ def _database_of(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _spellings(text: str) -> set[str]:
-    return {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], quote(text, safe="")}
+    return {spelling for form in _forms(text) for spelling in _escaped(form)}
+
+
+def _escaped(text: str) -> tuple[str, ...]:
+    return text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], quote(text, safe="")
+
+
+def _forms(text: str) -> set[str]:
+    """Return the text with composed and with decomposed letters."""
+    return {text, *(normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))}
 
 
 def _in_base64(text: str) -> Iterator[bytes]:
-    for data in {spelling.encode() for spelling in (text, text.lower(), text.upper(), text.title())}:
+    for data in {each.encode() for form in _forms(text) for each in (form, form.lower(), form.upper(), form.title())}:
         if len(data) < _BASE64_BYTES_MIN:
             continue
         for before in range(3):

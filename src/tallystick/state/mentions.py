@@ -12,6 +12,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from unicodedata import normalize
 
 import msgspec
 
@@ -24,18 +25,19 @@ ReadBlob = Callable[[dict[str, Any]], bytes]
 
 
 class Subject:
-    """Somebody, by the texts that name them; upper and lower case are the same."""
+    """Somebody, by the texts that name them; upper and lower case are the same, and so are all ways to encode a
+    letter."""
 
     def __init__(self, texts: Iterable[str], *, whole_words: bool = False) -> None:
         self.whole_words = whole_words
         self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
-        self._folded = [text.casefold() for text in self.texts]
+        self._folded = [folded(text) for text in self.texts]
         words = "|".join(rf"(?<!\w){re.escape(text)}(?!\w)" for text in self._folded)
         self._words = re.compile(words) if whole_words else None
 
     def is_called(self, text: str) -> bool:
         """Whether the text is one of the names, and nothing more."""
-        return text.strip().casefold() in self._folded
+        return folded(text).strip() in self._folded
 
     def has_id(self, entity_id: str) -> bool:
         """Whether an id, or its last segment, is one of the names; `ada-example` is Ada Example."""
@@ -43,15 +45,22 @@ class Subject:
         return self.is_called(entity_id) or (bool(spelt) and spelt in map(_spelt, self._folded))
 
     def is_named_in(self, text: str) -> bool:
-        folded = text.casefold()
+        searched = folded(text)
         if self._words is not None:
-            return self._words.search(folded) is not None
-        return any(each in folded for each in self._folded)
+            return self._words.search(searched) is not None
+        return any(each in searched for each in self._folded)
+
+
+def folded(text: str) -> str:
+    """Return the text in lower case, with composed letters and without full-width forms and ligatures."""
+    if text.isascii():
+        return text.casefold()
+    return normalize("NFKC", normalize("NFKC", text).casefold())
 
 
 def _spelt(name: str) -> str:
     """The words of a name, whatever stands between them."""
-    return " ".join(re.findall(r"[^\W_]+", name.casefold()))
+    return " ".join(re.findall(r"[^\W_]+", folded(name)))
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -84,10 +93,11 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 CALLED_BY = frozenset(
-    {"name", "full_name", "fullname", "display_name", "displayname", "label", "email", "e_mail", "mail", "phone",
-     "username", "user_name", "login", "handle"}
+    {"name", "names", "fullname", "displayname", "title", "label", "email", "mail", "phone", "username", "login",
+     "handle"}
 )  # fmt: skip
-"""Attributes that name the entity itself, if their value is a name and nothing more."""
+"""Attributes that name the entity itself, if their value, or one in a list of them, is a name and nothing more. Written
+without what stands between the words."""
 
 
 def is_subject(commit: Commit, subject: Subject) -> bool:
@@ -99,8 +109,9 @@ def is_subject(commit: Commit, subject: Subject) -> bool:
     attrs = said.get("attrs") or {}
     if isinstance(said.get("id"), str) and subject.has_id(said["id"]):
         return True
-    called = (value for name, value in attrs.items() if name.casefold().replace("-", "_") in CALLED_BY)
-    return any(isinstance(value, str) and subject.is_called(value) for value in called)
+    named = (value for name, value in attrs.items() if _spelt(name).replace(" ", "") in CALLED_BY)
+    names = (each for value in named for each in (value if isinstance(value, list) else [value]))
+    return any(isinstance(each, str) and subject.is_called(each) for each in names)
 
 
 def attributes_of(commit: Commit) -> Iterator[str]:
