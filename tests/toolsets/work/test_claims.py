@@ -256,6 +256,12 @@ def test_changing_what_another_session_holds_warns(agent: WorkAgent, sessions: S
     one, two = sessions.begin(), sessions.begin()
     claim(agent, one)
     with agent.as_("mcp", two):
+        needed = {"from": ids["a"], "to": ids["b"], "type": "depends_on"}
+        for edge in (needed, {**needed, "remove": True}):
+            (warning,) = agent.call("graph_connect", edges=[edge])["warnings"]
+            assert one in warning
+        turned = {"from": ids["b"], "to": ids["a"], "type": "depends_on"}
+        assert "warnings" not in agent.call("graph_connect", edges=[turned])
         (warning,) = agent.update(ids["a"], summary="changed")["warnings"]
         assert f"'{ids['a']}' is claimed by 'mcp' in session {one}" in warning
         drop = {"op": "drop", "node_id": ids["a"], "reason": "not needed"}

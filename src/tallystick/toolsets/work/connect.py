@@ -11,7 +11,7 @@ from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.answers import ANSWER_BYTES_MAX, newly_actionable
 from tallystick.toolsets.work.arguments import ConnectArguments, EdgeArgument
 from tallystick.toolsets.work.context import AnswerBuilder, Call
-from tallystick.toolsets.work.errors import shortened, unknown_node
+from tallystick.toolsets.work.errors import get_row, shortened, unknown_node
 from tallystick.toolsets.work.view import View
 
 PARENTAL = frozenset({"parent", "child"})
@@ -24,10 +24,13 @@ async def graph_connect(call: Call, asked: ConnectArguments) -> Answer:
     def draw(builder: DraftBuilder, view: View) -> AnswerBuilder:
         rejected: list[JsonObject] = []
         answer = AnswerBuilder({"applied": 0})
+        claimant = call.claimant(view.state)
         for edge in asked.edges:
             refusal = _apply(builder, view, edge, answer.warnings)
             if refusal is None:
                 answer.data["applied"] += 1
+                # An edge says what the node at its start depends on, so that node changes.
+                answer.warn(claimant.warning(get_row(view, edge.source)))
             else:
                 reason, detail = refusal
                 rejected.append({"from": edge.source, "to": edge.to, "reason": reason, "detail": detail})
