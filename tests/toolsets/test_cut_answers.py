@@ -10,6 +10,13 @@ import pytest
 from tests.extensions.tasks.agents import TasksAgent, gathered
 
 HERE = "tallystick.toolsets."
+TASKS = "tallystick.extensions.tasks."
+CUT = (
+    *(TASKS + name for name in ("tags", "templates", "next", "queries", "blocks")),
+    *(HERE + name for name in ("knowledge.query", "knowledge.changelog")),
+    *(HERE + name for name in ("work.query", "work.history", "work.next", "work.projects")),
+)
+"""The modules that cut their answers."""
 SMALL = 300
 
 
@@ -22,9 +29,8 @@ def agent() -> Iterator[TasksAgent]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if agents could take in very little."""
-    for module in ("tasks.tags", "tasks.templates", "tasks.next", "tasks.queries", "tasks.blocks", "knowledge.query",
-                   "knowledge.changelog", "work.query", "work.history", "work.next", "work.projects"):  # fmt: skip
-        monkeypatch.setattr(f"{HERE}{module}.ANSWER_BYTES_MAX", SMALL)
+    for module in CUT:
+        monkeypatch.setattr(f"{module}.ANSWER_BYTES_MAX", SMALL)
     monkeypatch.setattr(f"{HERE}work.node_context.PART_BYTES_MAX", SMALL)
     monkeypatch.setattr(f"{HERE}work.next.PART_BYTES_MAX", SMALL // 2)
     monkeypatch.setattr(f"{HERE}work.context.WARNINGS_BYTES_MAX", SMALL)
