@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import distributions
 from itertools import groupby
 from pathlib import Path
@@ -99,9 +100,14 @@ def _commands_in(line: str) -> Iterator[list[str]]:
             yield found[1:]
 
 
+@cache
+def _whole_command_line() -> Any:
+    return typer.main.get_command(cli.command_line())
+
+
 def _command(words: list[str]) -> Any:
     """The command that the first words name; None when there is none."""
-    found: Any = typer.main.get_command(cli.command_line())
+    found: Any = _whole_command_line()
     for word in words:
         if not hasattr(found, "commands") or (word not in found.commands and found.params and words[0] != word):
             break
