@@ -9,9 +9,9 @@ import time
 from itertools import islice
 from pathlib import Path
 
+import verify_standalone
 from bench import Row, percentile
 from bench.bases import fill, note, seal
-from tallystick import verify_standalone
 from tallystick.commits.signed_note import SignerKey
 from tallystick.extensions.proofs.checkpoints import is_shown, sign
 from tallystick.extensions.proofs.operations.proofs import prove_stored

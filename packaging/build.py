@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 PROGRAMS = Path(sys.executable).parent
 MCPB = ROOT / "packaging" / "node_modules" / ".bin" / "mcpb"
-BUNDLED = ("src/tallystick", "pyproject.toml", "README.md", "LICENSE")
+BUNDLED = ("src/tallystick", "verify_standalone.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 def main() -> None:

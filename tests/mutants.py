@@ -29,6 +29,8 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 WORK = HERE / ".mutants"
+ALONE = "verify_standalone.py"
+"""It lies at the top of the repository, the others below `src`."""
 KILLED_MIN = 0.9
 MEMORY_BYTES_MAX = 4 << 30
 """Of a mutant that does not end."""
@@ -53,7 +55,7 @@ MODULES = {
     "mask": ("commits/mask.py", ["tests/commits/test_mask.py"]),
     "chain": ("commits/chain.py", ["tests/commits/test_chain.py"]),
     "verify_standalone": (
-        "verify_standalone.py",
+        ALONE,
         ["tests/test_standalone_parts.py", "tests/test_standalone_files.py"],
     ),
     "log_proof": ("log/proof.py", ["tests/log/test_proof.py"]),
@@ -63,8 +65,8 @@ MODULES = {
 
 SETTINGS = """
 [tool.mutmut]
-source_paths = ["src"]
-only_mutate = ["src/tallystick/{source}"]
+source_paths = ["src", "verify_standalone.py"]
+only_mutate = ["{source}"]
 pytest_add_cli_args_test_selection = {tests}
 pytest_add_cli_args = {options}
 timeout_constant = 2.0
@@ -98,6 +100,10 @@ class Counts(msgspec.Struct, frozen=True):
         return (self.killed + self.timeout) / self.mutants if self.mutants else 1.0
 
 
+def path_of(source: str) -> str:
+    return source if source == ALONE else f"src/tallystick/{source}"
+
+
 def prepare(name: str, *, again: bool) -> Path:
     """With `again` what was found out stays, but about functions that have changed."""
     source, tests = MODULES[name]
@@ -107,7 +113,8 @@ def prepare(name: str, *, again: bool) -> Path:
     for part in ("src", "tests"):
         ignored = shutil.ignore_patterns("node_modules", "__pycache__")
         shutil.copytree(HERE / part, directory / part, ignore=ignored, dirs_exist_ok=True)
-    settings = SETTINGS.format(source=source, tests=json.dumps(tests), options=json.dumps(OPTIONS))
+    shutil.copy(HERE / ALONE, directory / ALONE)
+    settings = SETTINGS.format(source=path_of(source), tests=json.dumps(tests), options=json.dumps(OPTIONS))
     (directory / "pyproject.toml").write_text((HERE / "pyproject.toml").read_text("utf-8") + settings, "utf-8")
     (directory / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     return directory
@@ -130,7 +137,7 @@ def _limited() -> None:
 
 def results(name: str) -> dict[str, str]:
     """How each mutant ended."""
-    meta = WORK / name / "mutants" / "src" / "tallystick" / f"{MODULES[name][0]}.meta"
+    meta = WORK / name / "mutants" / f"{path_of(MODULES[name][0])}.meta"
     codes: dict[str, int | None] = json.loads(meta.read_bytes())["exit_code_by_key"]
     return {mutant: ENDED.get(code, "survived") for mutant, code in codes.items() if code is not None}
 
@@ -152,7 +159,7 @@ def show(name: str) -> None:
     os.chdir(WORK / name)
     reset_config()
     for mutant in alive(name):
-        lines: list[str] = get_diff_for_mutant(mutant, path=f"src/tallystick/{MODULES[name][0]}").splitlines()
+        lines: list[str] = get_diff_for_mutant(mutant, path=path_of(MODULES[name][0])).splitlines()
         changed = [line for line in lines if line[:1] in ("+", "-") and line[:3] not in ("+++", "---")]
         print(mutant.removeprefix("tallystick."), *changed, sep="\n", end="\n\n")
 
@@ -162,10 +169,10 @@ def sampled(name: str, size: int) -> list[str]:
     from mutmut.mutation.file_mutation import mutate_file_contents
 
     source = MODULES[name][0]
-    text = (HERE / "src" / "tallystick" / source).read_text("utf-8")
+    text = (HERE / path_of(source)).read_text("utf-8")
     names = sorted(mutate_file_contents(source, text).mutant_names)
     random.Random(20).shuffle(names)
-    module = "tallystick." + source.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = path_of(source).removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     return [f"{module}.{each}" for each in names[:size]]
 
 

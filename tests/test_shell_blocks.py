@@ -217,7 +217,7 @@ class Reader:
         source = self._shop / "src" / "checkout"
         source.mkdir(parents=True)
         (source / "page.ts").write_text("export const page = 1\n" * 50)
-        shutil.copy(ROOT / "src" / "tallystick" / "verify_standalone.py", self._shop)
+        shutil.copy(ROOT / "verify_standalone.py", self._shop)
         identity = ["-c", "user.name=ada", "-c", "user.email=ada@example.org"]
         for words in (["init", "-q"], ["add", "-A"], [*identity, "commit", "-qm", "first"]):
             subprocess.run(["git", *words], cwd=self._shop, env=self.environ, check=True)

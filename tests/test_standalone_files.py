@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from tallystick import verify_standalone as alone
+import verify_standalone as alone
 from tallystick.commits import Commit, chain, tree
 from tallystick.commits.signed_note import Checkpoint
 from tallystick.extensions.proofs.proof_file import consistency_file, inclusion_file

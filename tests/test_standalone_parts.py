@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick import verify_standalone as alone
+import verify_standalone as alone
 from tallystick.commits import Commit, Verb, chain, tree
 from tallystick.commits.signed_note import Checkpoint, SignerKey, VerifierKey
 from tallystick.extensions.proofs.proof_file import ConsistencyProof, InclusionProof, consistency_file, inclusion_file

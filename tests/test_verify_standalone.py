@@ -13,7 +13,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tallystick import verify_standalone
+import verify_standalone
 from tests.signed_memory import KEY, NEXT_KEY, WITNESS, SignedMemory, signed_memory
 
 PROGRAM = Path(verify_standalone.__file__)

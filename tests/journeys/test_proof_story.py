@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tallystick import verify_standalone
+import verify_standalone
 from tallystick.config import CHECKPOINT_KEY_VARIABLE
 from tests.command_line import CommandLine, commits_in
 from tests.foreign.test_tlog import BIN, asked

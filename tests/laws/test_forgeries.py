@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tallystick import verify_standalone
+import verify_standalone
 from tallystick.commits import Commit, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, parse_checkpoint, parse_note

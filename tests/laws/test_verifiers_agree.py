@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tallystick import verify_standalone
+import verify_standalone
 from tallystick.commits import Commit, Operation, Verb, chain
 from tallystick.commits.signed_note import NoteRefused
 from tallystick.errors import Corrupt

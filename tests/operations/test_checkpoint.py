@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tallystick import app, verify_standalone
+import verify_standalone
+from tallystick import app
 from tallystick.commits.signed_note import SignerKey, parse_checkpoint, parse_note, verifier_key
 from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tallystick import verify_standalone
+import verify_standalone
 from tallystick.cli.tool_client import ask
 from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
