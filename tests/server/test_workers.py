@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.command_line import CommandLine
 from tests.mcp_client import ServerProcess, call, connect, serving_http, start_http, start_server
+from tests.timeouts import wait_until
 
 
 class Caller:
@@ -137,6 +138,25 @@ def test_a_killed_worker_is_begun_anew_and_its_clients_go_on(server: ServerProce
     after = workers_of(server)
     assert len(after) == 2
     assert before[0] not in after
+
+
+def test_a_worker_that_cannot_start_gets_no_connections_until_it_can(tmp_path: Path) -> None:
+    """Its socket stays with the process that forks: connections to it would wait for as long as no worker starts."""
+    with serving_http(tmp_path / "memory", "--workers", "2") as server:
+        caller = Caller(server)
+        caller.call("memory.write", **note(1))
+        log = tmp_path / "memory" / "_system" / "log"
+        log.rename(tmp_path / "elsewhere")
+        os.kill(workers_of(server)[1], signal.SIGKILL)
+        server.wait_for("could not start")
+        assert {caller.get("/health/live")[0] for _ in range(30)} == {200}
+        (tmp_path / "elsewhere").rename(log)
+
+        def is_read_from_both() -> bool:
+            caller.call("memory.read", entity_id="n1")
+            return set(calls_by_worker(caller, "memory.read")) == {"0", "1"}
+
+        wait_until(is_read_from_both)
 
 
 def test_workers_end_with_the_process_that_began_them_even_if_it_is_killed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 Each worker is a whole server of the base: processes on one base are the normal case, and a session is checked by
 any of them. The process that was started serves nobody: it makes the listening sockets, forks, begins anew what
 died, and hands on the request to end. It keeps the sockets open, so that who connects while a worker is begun anew
-waits instead of being refused.
+waits instead of being refused. A worker that cannot start gets no connections until it can.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tallystick.server.limits import SharedBuckets
-from tallystick.server.listening import listen
+from tallystick.server.listening import bind_shared, listen
 from tallystick.telemetry import metrics
 from tallystick.telemetry.readings import Reading, read_figures
 from tallystick.telemetry.worker_readings import WorkerReadings
@@ -102,14 +102,37 @@ def begin_workers(count: int, *, host: str, port: int, announce: Callable[[str, 
     return _Supervisor(count, host, port).run(announce)
 
 
+class _Life(msgspec.Struct):
+    """One process of a worker."""
+
+    number: int
+    begun: float
+    ready: int
+    """The end of a pipe: the worker writes a byte once it serves."""
+    has_served: bool = False
+
+    def wait(self) -> bool:
+        """Return whether it serves; False if it ended first."""
+        self.has_served = bool(os.read(self.ready, 1))
+        return self.has_served
+
+    def end(self) -> None:
+        """Close the pipe of a process that has ended."""
+        # A process that the worker left may hold the other end open.
+        os.set_blocking(self.ready, False)
+        with suppress(BlockingIOError):
+            self.has_served = self.has_served or self.wait()
+        os.close(self.ready)
+
+
 class _Supervisor:
     def __init__(self, count: int, host: str, port: int) -> None:
         self._count = count
         self._listening = _listen_for_all(count, host, port)
         self._buckets = SharedBuckets()
         self._readings = WorkerReadings(count)
-        self._workers: dict[int, tuple[int, float]] = {}
-        """By process: the worker's number, and when it was begun."""
+        self._workers: dict[int, _Life] = {}
+        """By process."""
         self._life = os.pipe()
         """Nothing is ever written: who reads from it learns that this process has ended, however it did."""
 
@@ -138,10 +161,9 @@ class _Supervisor:
             os.close(ready[0])
             return self._become(number, ready[1])
         os.close(ready[1])
-        self._workers[process] = number, time.monotonic()
-        if wait and not os.read(ready[0], 1):
+        life = self._workers[process] = _Life(number, time.monotonic(), ready[0])
+        if wait and not life.wait():
             self._end(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
-        os.close(ready[0])
         return None
 
     def _become(self, number: int, ready: int) -> Worker:
@@ -153,6 +175,8 @@ class _Supervisor:
         for other in self._listening:
             if other is not mine:
                 other.close()
+        for life in self._workers.values():
+            os.close(life.ready)
 
         def say_ready() -> None:
             with suppress(OSError):
@@ -166,13 +190,21 @@ class _Supervisor:
         for process in list(self._workers):
             ended, status = os.waitpid(process, os.WNOHANG)
             if ended:
-                number, begun = self._workers.pop(process)
-                code = os.waitstatus_to_exitcode(status)
-                logger.error("worker %d (process %d) ended with %d and is begun anew", number, process, code)
-                if time.monotonic() - begun < _LIFE_SECONDS_MIN:
+                life = self._workers.pop(process)
+                life.end()
+                self._report(process, life, os.waitstatus_to_exitcode(status))
+                if time.monotonic() - life.begun < _LIFE_SECONDS_MIN:
                     time.sleep(_PAUSE_SECONDS)
-                numbers.append(number)
+                numbers.append(life.number)
         return numbers
+
+    def _report(self, process: int, life: _Life, code: int) -> None:
+        number = life.number
+        if life.has_served:
+            logger.error("worker %d (process %d) ended with %d and is begun anew", number, process, code)
+            return
+        self._listening[number] = _unlistened(self._listening[number])
+        logger.error("worker %d (process %d) could not start (%d) and is begun anew", number, process, code)
 
     def _end(self, code: int) -> None:
         """Nobody new is accepted; what runs is answered by the workers."""
@@ -196,6 +228,16 @@ def _listen_for_all(count: int, host: str, port: int) -> list[socket.socket]:
     port = first.getsockname()[1]
     first.close()
     return [listen(host, port, shared=True) for _ in range(count)]
+
+
+def _unlistened(listening: socket.socket) -> socket.socket:
+    """Close the socket of a worker that cannot start, whose connections would wait for as long as it cannot; the others
+    get them. Return one that listens once the worker serves. Where all accept from one socket, return that one."""
+    if sys.platform != "linux":
+        return listening
+    bound = bind_shared(listening)
+    listening.close()
+    return bound
 
 
 def _end_with(life: int) -> None:
