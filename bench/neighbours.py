@@ -3,6 +3,10 @@
 Two tenants of one server, told apart by their tokens. The neighbour repeats one kind of call from twelve connections,
 in a process of its own; the bystander reads one entity after the other. Another window of the neighbour itself is
 measured too.
+
+A redaction and a deletion happen once. Beside each, both tenants read for as long as it takes, through the server that
+carries it out and through a second one on the same base. Their longest read is a figure too: while a draft is applied
+the reads of its tenant wait for it, since they must see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -30,8 +34,14 @@ CLIENTS = 12
 BYSTANDER, NEIGHBOUR = "bystander", "neighbour"
 _NODE_BYTES = 1_000_000
 _OPS = 1_000
+_READS_BEFORE, _READS_AT_ONCE = 20, 10
 
 Call = tuple[str, dict[str, Any]]
+
+_ACTS: dict[str, Call] = {
+    "a redaction of many commits": ("memory.write", {"op": "REDACT_NODE", "node_id": "often", "reason": "measured"}),
+    "a deletion of a hub": ("memory.write", {"op": "DELETE_NODE", "node_id": "hub", "reason": "measured"}),
+}
 
 
 class Sizes(msgspec.Struct, frozen=True):
@@ -51,7 +61,7 @@ def run(quick: bool = False) -> list[Row]:
     sizes = QUICK if quick else FULL
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as folder, issuer_on_this_machine() as issuer:
         team = {"issuers": issuer.url, "audience": "memory", "policy": "rbac", "quota_reads": 0, "quota_writes": 0}
-        with tallystick_http(Path(folder), body_bytes_max=32 << 20, **team) as server:
+        with tallystick_http(Path(folder), body_bytes_max=32 << 20, **team) as server, ExitStack() as running:
             _fill(server.port, issuer, sizes)
             server.settle(share=0.2)
             rows = [_quiet(server.port, issuer, sizes)]
@@ -59,6 +69,10 @@ def run(quick: bool = False) -> list[Row]:
                 say(name)
                 with _beside(server.port, issuer.token(NEIGHBOUR), calls):
                     rows += [_felt(server.port, issuer, tenant, name, sizes.reads) for tenant in (BYSTANDER, NEIGHBOUR)]
+            second = running.enter_context(tallystick_http(Path(folder), **team))
+            for name, call in _ACTS.items():
+                say(name)
+                rows += _felt_of_act(server.port, second.port, issuer, name, call)
             rows.append(Row("memory of the server afterwards", server.resident_bytes / 1e6, "MB"))
     return rows
 
@@ -75,11 +89,6 @@ def _scenarios(sizes: Sizes) -> dict[str, list[Call]]:
         "a lineage of a hub": [("memory.lineage", {"entity_id": "hub", "depth": "full", "limit": 1_000})],
         "facets": [(search, {"facets": True})],
         "writes of a thousand operations": [("memory.write", {"ops": writes})],
-        "a redaction of many commits": [
-            ("memory.write", _upsert("masked", "Often", number=0)),
-            ("memory.write", {"op": "REDACT_NODE", "node_id": "often", "reason": "measured"}),
-        ],
-        "a deletion of a hub": [("memory.write", {"op": "DELETE_NODE", "node_id": "hub", "reason": "measured"})],
     }
 
 
@@ -165,6 +174,48 @@ def _felt(port: int, issuer: Issuer, tenant: str, name: str, reads: int) -> Row:
     taken = _read(_Client(port, issuer.token(tenant)).call, reads)
     who = "another tenant" if tenant == BYSTANDER else "another window"
     return Row(f"beside {name}, {who}: reads, p95", percentile(taken, 95) * 1e3, "ms", TARGET_MS)
+
+
+def _felt_of_act(port: int, second: int, issuer: Issuer, name: str, act: Call) -> list[Row]:
+    readers = {
+        f"beside {name}, {who}{where}": _Reader(_Client(at, issuer.token(tenant)))
+        for at, where in ((port, ""), (second, " of a second server"))
+        for tenant, who in ((BYSTANDER, "another tenant"), (NEIGHBOUR, "another window"))
+    }
+    status, body = _Client(port, issuer.token(NEIGHBOUR)).call(*act)
+    assert status == 200, body[:300]
+    return [
+        row
+        for beside, reader in readers.items()
+        for taken in [reader.end()]
+        for row in (
+            Row(f"{beside}: reads, p95", percentile(taken, 95) * 1e3, "ms", TARGET_MS),
+            Row(f"{beside}: the longest read", max(taken) * 1e3, "ms"),
+        )
+    ]
+
+
+class _Reader:
+    """Reads in a thread, from before the act until after it."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        self._ended = threading.Event()
+        # The first reads bring the state to the head.
+        _read(client.call, _READS_BEFORE)
+        self._taken: list[float] = []
+        self._thread = threading.Thread(target=self._go_on)
+        self._thread.start()
+
+    def end(self) -> list[float]:
+        # A second server may still apply what it has just seen.
+        self._ended.set()
+        self._thread.join()
+        return self._taken
+
+    def _go_on(self) -> None:
+        while not self._ended.is_set():
+            self._taken += _read(self._client.call, _READS_AT_ONCE)
 
 
 def _read(call: Callable[[str, dict[str, Any]], tuple[int, bytes]], reads: int) -> list[float]:
