@@ -204,6 +204,41 @@ def test_writing_goes_on_when_the_files_are_back(tmp_path: Path) -> None:
     assert list(FilesLog(system).read(Head())) == made
 
 
+@pytest.mark.parametrize("name", ["log", "head"])
+def test_a_restart_helps_when_files_were_replaced_and_not_while_they_are_missing(tmp_path: Path, name: str) -> None:
+    system = tmp_path / "system"
+    log = FilesLog(system)
+    filled(log, 1)
+    aside = (system / name).rename(tmp_path / name)
+    with pytest.raises(StorageRefused) as missing:
+        log.claim(timeout_seconds=0)
+    (shutil.copytree if aside.is_dir() else shutil.copy2)(aside, system / name)
+    with pytest.raises(StorageRefused) as replaced:
+        log.claim(timeout_seconds=0)
+    assert (missing.value.details, replaced.value.details) == ({"restart_helps": False}, {"restart_helps": True})
+    log.close()
+
+
+def test_a_cut_off_end_is_damage_to_a_reader_that_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(FilesLog(tmp_path), 2)
+    monkeypatch.setattr("tallystick.log.files._open_lock", lambda system: -1)
+    reader = FilesLog(tmp_path)
+    os.truncate(segments(tmp_path)[-1], 10)
+    with pytest.raises(Corrupt, match="cut off"):
+        list(reader.read(Head()))
+
+
+def test_a_reader_of_a_replaced_log_that_grew_does_not_call_it_damaged(tmp_path: Path) -> None:
+    reader = FilesLog(tmp_path)
+    filled(reader, 1)
+    _replace(segments(tmp_path)[-1])
+    made = filled(FilesLog(tmp_path), 1)
+    with pytest.raises(StorageRefused) as refusal:
+        list(reader.read(Head()))
+    assert (refusal.value.code, refusal.value.details) == ("LOG_MISPLACED", {"restart_helps": True})
+    assert list(FilesLog(tmp_path).read(Head()))[1:] == made
+
+
 def test_a_lock_that_was_removed_is_taken_anew(tmp_path: Path) -> None:
     one, other = FilesLog(tmp_path), FilesLog(tmp_path)
     filled(one, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +102,20 @@ def test_a_base_that_was_removed_fails_readiness(base: Path) -> None:
         assert probe_until(server, "/ready", 503)["error"] == "NOT_READY"
     finally:
         server.kill()
+
+
+def test_a_log_that_was_replaced_fails_liveness_until_a_restart(base: Path) -> None:
+    with serving_http(base) as server:
+        assert write(server, 1)[0] == 200
+        log = base / "_system" / "log"
+        log.rename(base / "aside")
+        assert "LOG_MISPLACED" in probe_until(server, "/ready", 503)["message"]
+        assert probe(server, "/live")[0] == 200
+        shutil.copytree(base / "aside", log)
+        assert "LOG_MISPLACED" in probe_until(server, "/live", 503)["message"]
+    with serving_http(base) as server:
+        assert probe(server, "/live")[0] == probe(server, "/ready")[0] == 200
+        assert write(server, 2)[0] == 200
 
 
 def test_a_full_disk_fails_readiness_until_there_is_room(base: Path) -> None:

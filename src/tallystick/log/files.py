@@ -164,8 +164,10 @@ class FilesLog:
         head = self.head()
         if head.end > self._segments.size:
             self._segments.refresh()
-        # A writer syncs its bytes before it moves the mark, so this is no race: acknowledged bytes are gone.
+        # A writer syncs its bytes before it moves the mark, so this is no race: acknowledged bytes are gone, or
+        # in a file that took the place of the open one.
         if head.end > self._segments.size:
+            self._require_in_place()
             raise Corrupt(
                 f"the log ends at byte {self._segments.size}, but position {head.lamport} was acknowledged up to "
                 f"byte {head.end}: its end was cut off",
@@ -365,7 +367,15 @@ class FilesLog:
     def _require_in_place(self) -> None:
         """Before anything is decided or changed: what is at the paths now may be another log."""
         if misplaced := self._misplaced():
-            raise Misplaced(f"{misplaced} while this process had the log open", hint=_PUT_BACK)
+            raise self._refusal(f"{misplaced} while this process had the log open")
+
+    def _refusal(self, why: str) -> Misplaced:
+        return Misplaced(why, hint=_PUT_BACK, details={"restart_helps": not self._is_missing()})
+
+    def _is_missing(self) -> bool:
+        """Whether one of the files that are open has no successor at its path, so that a restart finds no log."""
+        paths = (*self._segments.paths[-1:], self.system / "lock")
+        return self._head_file.is_missing() or not all(path.exists() for path in paths)
 
     def _misplaced(self) -> str | None:
         """Which file is not the one that is open; None if all are. Three files, two calls of the system each."""
@@ -373,7 +383,7 @@ class FilesLog:
             return f"{self._segments.paths[-1].name} was removed, replaced or moved"
         if not self._head_file.is_in_place():
             return "the stored head was removed, replaced or moved"
-        if not is_at(self._lock, self.system / "lock"):
+        if self._lock >= 0 and not is_at(self._lock, self.system / "lock"):
             return "the log's lock was removed or replaced"
         return None
 
@@ -397,7 +407,7 @@ class FilesLog:
             self._open_writer(self._segments.paths[-1])
             if not self._segments.is_last(self._writer):
                 self._let_go_of_writer()
-                raise Misplaced("the last segment of the log was replaced", hint=_PUT_BACK)
+                raise self._refusal("the last segment of the log was replaced")
 
     def _has_room(self) -> bool:
         """Whether the last segment takes another group."""

@@ -69,6 +69,10 @@ class HeadFile:
         """Whether the file that is open is the one at its path; true if none is open."""
         return self._fd < 0 or is_at(self._fd, self.path)
 
+    def is_missing(self) -> bool:
+        """Whether the file that is open has no successor at its path; false if none is open."""
+        return self._fd >= 0 and not self.path.exists()
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

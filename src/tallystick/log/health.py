@@ -131,4 +131,6 @@ def _trouble(error: Exception) -> Trouble:
     words = next(words for kind, words in _WORDS if isinstance(error, kind))
     cause = error if isinstance(error, OSError) else error.__cause__
     why = f": {cause.strerror}" if isinstance(cause, OSError) and cause.strerror else ""
-    return Trouble(words + why, error.code if isinstance(error, TallystickError) else "STORAGE_REFUSED")
+    code = error.code if isinstance(error, TallystickError) else "STORAGE_REFUSED"
+    restart_helps = isinstance(error, Misplaced) and bool(error.details.get("restart_helps"))
+    return Trouble(words + why, code, restart_helps)
