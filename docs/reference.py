@@ -37,7 +37,7 @@ def tools() -> str:
             "# Tools\n",
             "What agents can call, by toolset. Clients that refuse dots in names see underscores;",
             "both spellings are accepted on call. Over REST: `POST /v1/tools/NAME`.\n",
-            *(line for toolset in app.toolsets(config.load(environ={})) for line in _toolset(toolset)),
+            *(line for toolset in app.toolsets(config.load(environ={})) for line in _toolset(toolset.built)),
         ]
     )
 

@@ -59,6 +59,19 @@ class Form(msgspec.Struct, frozen=True):
     needs_project: bool = False
 
 
+class Vocabulary(msgspec.Struct, frozen=True):
+    """A toolset, which is built in a process that needs one of its tools."""
+
+    build: str
+    """Refers to a function of an `app.context.AppContext` that returns the toolset."""
+    summary: str
+    """One line for the server's instructions while it is off."""
+    order: int = 100
+    """Toolsets are listed by this number, those with the same number by name."""
+    is_listed: bool = True
+    """False: for programs that know its tools; see `Toolset.is_listed`."""
+
+
 class Extension(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     commands: Mapping[str, Command] = {}
@@ -73,8 +86,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """By the scheme of `log_url`: refers to a function of the settings that opens the log of their tenant."""
     projections: Sequence[str] = ()
     """Refer to `projections.registry.Registered` values."""
-    toolsets: Mapping[str, str] = {}
-    """By name: refers to a function of an `app.context.AppContext` that returns the toolset."""
+    toolsets: Mapping[str, Vocabulary] = {}
     indexes: Mapping[str, Sequence[str]] = {}
     """By the name of a toolset: refer to the derived indexes that its tools read, to be built before the first call."""
     entity_rules: Sequence[str] = ()
@@ -116,8 +128,10 @@ class Installed(msgspec.Struct, frozen=True):
         for each in self.extensions:
             yield from map(load, each.checks)
 
-    def toolsets(self) -> dict[str, str]:
-        return {name: reference for each in self.extensions for name, reference in each.toolsets.items()}
+    def toolsets(self) -> list[tuple[str, Vocabulary]]:
+        """Return name and vocabulary in the order in which they are listed."""
+        contributed = [pair for each in self.extensions for pair in each.toolsets.items()]
+        return sorted(contributed, key=lambda pair: (pair[1].order, pair[0]))
 
     def indexes(self) -> dict[str, Sequence[str]]:
         return {name: references for each in self.extensions for name, references in each.indexes.items()}

@@ -115,7 +115,8 @@ FAULTS = {
         "the command 'init' is that of the extension 'clients'",
     ),
     "has a toolset that is taken": (
-        "from tallystick.extension import Extension\nEXTENSION = Extension(name='odd', toolsets={'files': 'odd:none'})",
+        "from tallystick.extension import Extension, Vocabulary\n"
+        "EXTENSION = Extension(name='odd', toolsets={'files': Vocabulary('odd:none', 'odd')})",
         "the toolset 'files' is that of the extension 'files'",
     ),
 }
@@ -148,7 +149,8 @@ async def test_a_toolset_that_cannot_be_built_is_left_out(tmp_path: Path) -> Non
     path = tmp_path / "site"
     path.mkdir()
     (path / "odd.py").write_text(
-        "from tallystick.extension import Extension\nEXTENSION = Extension(name='odd', toolsets={'odd': 'odd:none'})"
+        "from tallystick.extension import Extension, Vocabulary\n"
+        "EXTENSION = Extension(name='odd', toolsets={'odd': Vocabulary('odd:none', 'odd')})"
     )
     register(path, "odd", "odd:EXTENSION")
     environ = {**os.environ, "PYTHONPATH": str(path)}

@@ -67,7 +67,7 @@ def test_the_instructions_name_tools_as_models_are_shown_them(tool_names: Any, n
 
 
 def test_a_guide_is_about_tools_that_there_are() -> None:
-    for toolset in EVERY:
+    for toolset in (each.built for each in EVERY):
         names = {tool.name for tool in toolset.tools}
         assert {*toolset.guide, *toolset.keywords, *filter(None, [toolset.always_loaded])} <= names
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ from tallystick.app.context import AppContext
 from tallystick.app.proving import all_proofs, proofs
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.extension import installed, load
+from tallystick.extension import Vocabulary, installed, load
 from tallystick.sessions import Sessions
 from tallystick.tenant_projections import AllProjections
-from tallystick.toolsets import Toolset, knowledge, memory, work
+from tallystick.toolsets import AnyToolset, DeferredToolset, Toolset, error_shape, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 def toolsets(
     settings: Settings, projections: AllProjections | None = None, sessions: Sessions | None = None
-) -> tuple[Toolset, ...]:
+) -> tuple[AnyToolset, ...]:
     """Return every vocabulary, offered or not. Without `projections` they can be shown, not all be called."""
     claims = claims_of(settings, sessions)
     tool_context = knowledge_context(settings, claims, projections.text if projections else None)
@@ -58,21 +58,26 @@ def toolsets(
         knowledge.make_toolset(tool_context),
     )
     names = {each.name for each in core}
-    contributed = (each for each in _contributed(context) if each.name not in names)
-    return *core, *sorted(contributed, key=lambda each: (each.order, each.name))
+    contributed = (_deferred(*each, context) for each in installed().toolsets() if each[0] not in names)
+    return *core, *contributed
 
 
-def _contributed(context: AppContext) -> Iterator[Toolset]:
-    """Yield the toolsets of extensions. One that cannot be built is left out, unless what it says is for the user."""
-    for name, reference in installed().toolsets().items():
-        try:
-            toolset: Toolset = load(reference)(context)
-        except TallystickError:
-            raise
-        except Exception:
-            logger.exception("the toolset '%s' is left out", name)
-        else:
-            yield toolset
+def _deferred(name: str, vocabulary: Vocabulary, context: AppContext) -> DeferredToolset:
+    return DeferredToolset(
+        name, vocabulary.summary, partial(_built, name, vocabulary, context), is_listed=vocabulary.is_listed
+    )
+
+
+def _built(name: str, vocabulary: Vocabulary, context: AppContext) -> Toolset:
+    """Return the toolset; without tools if it cannot be built, unless the error says what the user can change."""
+    try:
+        toolset: Toolset = load(vocabulary.build)(context)
+    except TallystickError:
+        raise
+    except Exception:
+        logger.exception("the toolset '%s' is left out", name)
+        return Toolset(name=name, tools=(), error_shape=error_shape)
+    return toolset
 
 
 def knowledge_context(

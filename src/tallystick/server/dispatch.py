@@ -12,6 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -23,7 +24,7 @@ from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, Tallysti
 from tallystick.policy import Principal
 from tallystick.server.validation_messages import oversized, sentences
 from tallystick.telemetry import metrics, tracing
-from tallystick.toolsets import Answer, Tool, Toolset
+from tallystick.toolsets import Answer, AnyToolset, Tool, Toolset
 from tallystick.toolsets.operation_arguments import operation_faults
 from tallystick.toolsets.truncation import cut_text, fitted
 from tallystick.turns import Work, paced
@@ -92,25 +93,30 @@ class Tools:
         self,
         entries: Iterable[OfferedTool],
         *,
-        known: Sequence[Toolset],
-        chosen: Sequence[Toolset],
-        unlisted: Iterable[OfferedTool] = (),
+        known: Sequence[AnyToolset],
+        chosen: Sequence[AnyToolset],
+        unlisted: Sequence[AnyToolset] = (),
     ) -> None:
-        """`chosen` are the toolsets that the entries were picked from; `unlisted` are found by their names, and shown
-        to nobody."""
+        """`chosen` are the toolsets that the entries were picked from; tools of `unlisted` ones are found by their
+        names, and not listed."""
         self.entries = tuple(entries)
         self._chosen = tuple(chosen)
         self.known = tuple(known)
         """Every toolset there is, on or off: to say where a tool that is off could be found."""
-        by_name = _index((*self.entries, *unlisted))
-        self._by_name = by_name | {entry.dotted: entry for entry in by_name.values()}
-        self._known = _index(_entries(known))
+        self._by_name = _index(self.entries)
+        self._by_name |= {entry.dotted: entry for entry in self.entries}
+        self._unlisted = tuple(unlisted)
 
     def __iter__(self) -> Iterator[OfferedTool]:
         return iter(self.entries)
 
     def find(self, name: str) -> OfferedTool | None:
-        return self._by_name.get(name) or self._by_name.get(underscored(name))
+        plain = underscored(name)
+        return self._by_name.get(name) or self._by_name.get(plain) or self._unlisted_by_name.get(plain)
+
+    @cached_property
+    def _unlisted_by_name(self) -> dict[str, OfferedTool]:
+        return _index(_entries(self._unlisted))
 
     def get(self, name: str) -> OfferedTool:
         """Raises NotFound, telling the tools there are."""
@@ -123,27 +129,29 @@ class Tools:
     @property
     def toolsets_on(self) -> list[Toolset]:
         names = {entry.toolset.name for entry in self.entries}
-        return [toolset for toolset in self.known if toolset.name in names]
+        return [toolset.built for toolset in self.known if toolset.name in names]
 
     @property
-    def toolsets_off(self) -> list[Toolset]:
+    def toolsets_off(self) -> list[AnyToolset]:
         names = {entry.toolset.name for entry in self.entries}
         return [toolset for toolset in self.known if toolset.name not in names and toolset.is_listed]
 
     def _why_not(self, name: str) -> str:
-        elsewhere = self._known.get(underscored(name))
+        elsewhere = _index(_entries(self.known)).get(underscored(name))
         if elsewhere is None:
             return f"there is no tool '{name[:100]}'; the tools are {', '.join(e.dotted for e in self.entries)}"
         toolset = elsewhere.toolset
-        names = ",".join(each.name for each in (*self._chosen, toolset))
+        chosen = [each.name for each in self._chosen]
         step = (
-            "--tools or --read-only leaves it out" if toolset in self._chosen else f"start it with --toolsets {names}"
+            "--tools or --read-only leaves it out"
+            if toolset.name in chosen
+            else f"start it with --toolsets {','.join([*chosen, toolset.name])}"
         )
         return f"tool '{elsewhere.dotted}' of toolset '{toolset.name}' is not on in this server: {step}"
 
 
 def choose(
-    toolsets: Sequence[Toolset],
+    toolsets: Sequence[AnyToolset],
     *,
     names: Sequence[str] | None = None,
     tools: Sequence[str] | None = None,
@@ -163,7 +171,7 @@ def choose(
     offered = [entry for entry in entries if entry.tool.reads_only or not read_only]
     if not offered:
         raise InvalidArgument("no tool would be offered", hint=f"choose among the toolsets {_names(toolsets)}, or all")
-    return Tools(offered, known=toolsets, chosen=on, unlisted=_entries(hidden))
+    return Tools(offered, known=toolsets, chosen=on, unlisted=hidden)
 
 
 def call(
@@ -352,15 +360,15 @@ def _index(entries: Iterable[OfferedTool]) -> dict[str, OfferedTool]:
     return index
 
 
-def _entries(toolsets: Iterable[Toolset]) -> Iterator[OfferedTool]:
-    return (OfferedTool(toolset, tool) for toolset in toolsets for tool in toolset.tools)
+def _entries(toolsets: Iterable[AnyToolset]) -> Iterator[OfferedTool]:
+    return (OfferedTool(toolset.built, tool) for toolset in toolsets for tool in toolset.tools)
 
 
-def _names(toolsets: Sequence[Toolset]) -> str:
+def _names(toolsets: Sequence[AnyToolset]) -> str:
     return ", ".join(toolset.name for toolset in toolsets)
 
 
-def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -> list[Toolset]:
+def _chosen_toolsets(toolsets: Sequence[AnyToolset], names: Sequence[str] | None) -> list[AnyToolset]:
     if names is None or "all" in names:
         return [toolset for toolset in toolsets if toolset.is_listed or names is None or toolset.name in names]
     unknown = [name for name in names if name not in {toolset.name for toolset in toolsets}]
@@ -369,7 +377,7 @@ def _chosen_toolsets(toolsets: Sequence[Toolset], names: Sequence[str] | None) -
     return [toolset for toolset in toolsets if toolset.name in names]
 
 
-def _chosen_tool(name: str, on: Sequence[Toolset], known: Sequence[Toolset], *, read_only: bool) -> OfferedTool:
+def _chosen_tool(name: str, on: Sequence[AnyToolset], known: Sequence[AnyToolset], *, read_only: bool) -> OfferedTool:
     entry = _index(_entries(on)).get(name)
     if entry is None:
         elsewhere = _index(_entries(known)).get(name)

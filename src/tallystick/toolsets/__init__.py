@@ -7,6 +7,7 @@ raises into MCP or HTTP answers.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -58,7 +59,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    summary: str
+    summary: str = ""
     """One line for the server's instructions, where the guide says nothing."""
     guide: Mapping[str, str] = {}
     """When to use which tool, by its name: lines of the server's instructions, each shown while its tool is on."""
@@ -70,13 +71,36 @@ class Toolset(msgspec.Struct, frozen=True, kw_only=True):
     faults: Literal["protocol", "result"] = "result"
     """Where bad arguments are answered: as the protocol that was agreed on says, in its words, or as every other
     error of this vocabulary."""
-    order: int = 100
-    """Toolsets are listed by this number, those with the same number by name."""
     is_listed: bool = True
     """False: for programs that know its tools. They can always be called, and no agent is shown them unless the toolset
     is chosen by its name."""
     error_shape: Callable[[TallystickError], dict[str, Any]]
     """An error in this vocabulary's own shape: the structured content beside isError."""
+
+    @property
+    def built(self) -> Toolset:
+        return self
+
+
+class DeferredToolset:
+    """A toolset that is built when a tool of it is needed: most processes offer two of eight."""
+
+    def __init__(self, name: str, summary: str, build: Callable[[], Toolset], *, is_listed: bool = True) -> None:
+        self.name = name
+        self.summary = summary
+        self.is_listed = is_listed
+        self._build = build
+
+    @cached_property
+    def built(self) -> Toolset:
+        return msgspec.structs.replace(self._build(), name=self.name, summary=self.summary, is_listed=self.is_listed)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return self.built.tools
+
+
+AnyToolset = Toolset | DeferredToolset
 
 
 def make_tool(

@@ -68,8 +68,6 @@ def make_toolset(
     begin = partial(Call, tool_context)
     return Toolset(
         name="files",
-        order=12,
-        summary="plain text files in the base directory, and the content files of typed memories, edited as text",
         faults="result",
         error_shape=error_shape,
         tools=tuple(make_tool(begin, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),

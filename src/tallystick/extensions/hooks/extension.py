@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tallystick.extension import Extension
+from tallystick.extension import Extension, Vocabulary
 
 EXTENSION = Extension(
     name="hooks",
-    toolsets={"hooks": "tallystick.extensions.hooks.toolset:contributed"},
+    toolsets={
+        "hooks": Vocabulary(
+            "tallystick.extensions.hooks.toolset:contributed",
+            "what coding agents are told while they work, for the hooks of their clients",
+            21,
+            is_listed=False,
+        )
+    },
 )

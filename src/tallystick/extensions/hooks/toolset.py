@@ -78,10 +78,7 @@ def make_toolset(settings: Settings, work: WorkSettings) -> Toolset:
 
     return Toolset(
         name="hooks",
-        order=21,
-        summary="what coding agents are told while they work, for the hooks of their clients",
         faults="protocol",
-        is_listed=False,
         error_shape=error_shape,
         tools=(
             Tool(

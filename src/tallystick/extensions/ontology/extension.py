@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.extension import Command, Extension
+from tallystick.extension import Command, Extension, Vocabulary
 
 _HERE = "tallystick.extensions.ontology"
 EXTENSION = Extension(
@@ -10,6 +10,13 @@ EXTENSION = Extension(
     commands={
         "ontology": Command(f"{_HERE}.cli:commands"),
     },
-    toolsets={"ontology": f"{_HERE}.toolset:contributed"},
+    toolsets={
+        "ontology": Vocabulary(
+            f"{_HERE}.toolset:contributed",
+            "typed memories and connections under an ontology that you define, with content that people can open as"
+            " files",
+            11,
+        )
+    },
     indexes={"ontology": ("tallystick.state.ontology:Ontology",)},
 )

@@ -45,9 +45,6 @@ def make_toolset(
     begin = partial(Call, tool_context)
     return Toolset(
         name="ontology",
-        order=11,
-        summary="typed memories and connections under an ontology that you define, with content that people can"
-        " open as files",
         faults="result",
         error_shape=error_shape,
         tools=tuple(make_tool(begin, *row[:5], answer_schema(_ANSWERS, row[5])) for row in _TABLE),

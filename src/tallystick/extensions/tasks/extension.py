@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from tallystick.extension import Extension
+from tallystick.extension import Extension, Vocabulary
 
 _HERE = "tallystick.extensions.tasks"
 EXTENSION = Extension(
     name="tasks",
-    toolsets={"tasks": f"{_HERE}.toolset:contributed"},
+    toolsets={
+        "tasks": Vocabulary(
+            f"{_HERE}.toolset:contributed",
+            "projects, features and tasks with sections, priorities and blocks, advanced step by step",
+            10,
+        )
+    },
     indexes={
         "tasks": (
             "tallystick.state.work.graph:WorkGraph",

@@ -64,8 +64,6 @@ def toolset_with(tool_context: ToolContext) -> Toolset:
     begin = partial(Call, tool_context)
     return Toolset(
         name="tasks",
-        order=10,
-        summary="projects, features and tasks with sections, priorities and blocks, advanced step by step",
         faults="result",
         error_shape=error_shape,
         tools=tuple(make_tool(begin, *row, NULLABLE if row[0] in _MAYBE_NOTHING else OUTPUT) for row in _TABLE),

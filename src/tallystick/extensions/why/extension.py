@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick.extension import Command, Extension
+from tallystick.extension import Command, Extension, Vocabulary
 
 _HERE = "tallystick.extensions.why"
 EXTENSION = Extension(
@@ -10,5 +10,9 @@ EXTENSION = Extension(
     commands={
         "why": Command(f"{_HERE}.cli:why"),
     },
-    toolsets={"why": f"{_HERE}.toolset:contributed"},
+    toolsets={
+        "why": Vocabulary(
+            f"{_HERE}.toolset:contributed", "which task, evidence and facts are behind a line of code", 20
+        )
+    },
 )

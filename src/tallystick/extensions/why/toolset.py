@@ -65,8 +65,6 @@ def make_toolset(explain: Explain) -> Toolset:
 
     return Toolset(
         name="why",
-        order=20,
-        summary="which task, evidence and facts are behind a line of code",
         guide={"memory.why": "Before you change odd code: memory.why tells what it is for."},
         keywords={"memory.why": "why line code blame reason task evidence commit who wrote"},
         faults="protocol",
