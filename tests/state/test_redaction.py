@@ -10,7 +10,8 @@ import pytest
 from tallystick.commits import Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.state import Condition, Query, Walk, type_members
+from tallystick.extensions.ontology import members
+from tallystick.state import Condition, Query, Walk
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
 from tallystick.turns import finished
@@ -323,12 +324,12 @@ def test_what_the_edges_of_a_node_say_is_found_dead_or_alive_and_once() -> None:
 def test_an_index_that_was_built_before_a_redaction_does_not_find_what_it_forgot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(type_members, "_FEW", 0)
+    monkeypatch.setattr(members, "_FEW", 0)
     logged = joined(since=2001)
     knows = ConnectionType("knows", ("note",), ("note",))
 
     def having(key: str, value: Any) -> list[str]:
-        return finished(type_members.find_connections(logged.state, [knows], {key: value}, offset=0, limit=9)).ids
+        return finished(members.find_connections(logged.state, [knows], {key: value}, offset=0, limit=9)).ids
 
     assert having("note", MAIL) == ["a|knows|b"]
     logged.scrub(logged.redact_edge("a|knows|b", ["attrs.note"]))

@@ -14,13 +14,13 @@ import msgspec
 from tallystick.extensions.ontology import lookup
 from tallystick.extensions.ontology.arguments import GetConnectedNodes, QueryConnections, QueryNodes, SearchContent
 from tallystick.extensions.ontology.context import Call
+from tallystick.extensions.ontology.members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.policy import Action, Principal
 from tallystick.projections.text import RANKED_LIMIT, ContentHit
 from tallystick.state import Breathing
 from tallystick.state.ontology import ConnectionType, Ontology, check_properties
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.truncation import cut_short, room_for
 

@@ -14,6 +14,7 @@ import msgspec
 from tallystick.commits import Operation
 from tallystick.errors import Conflict, Denied, InvalidArgument, TallystickError
 from tallystick.extensions.ontology.context import Call
+from tallystick.extensions.ontology.members import find_connections, find_nodes, may_have_members
 from tallystick.policy import Action
 from tallystick.state import Breathing
 from tallystick.state.ontology import (
@@ -26,7 +27,6 @@ from tallystick.state.ontology import (
 )
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.state.type_members import find_connections, find_nodes, may_have_members
 from tallystick.toolsets import JsonObject
 
 SHOWN_MAX = 20

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.state import type_members
+from tallystick.extensions.ontology import members
+from tallystick.extensions.ontology.members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.state.ontology import ConnectionType
-from tallystick.state.type_members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.turns import finished
 from tests.state.logged_state import LoggedState
 
@@ -43,8 +43,8 @@ def test_questions_between_changes_are_answered_as_by_reading_everything(steps: 
     for name in "abc":
         logged.node(name)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type_members, "_FEW", few)
-        patched.setattr(type_members, "_DOCUMENTS", 2)
+        patched.setattr(members, "_FEW", few)
+        patched.setattr(members, "_DOCUMENTS", 2)
         for step in [*steps, ("ask", {}, None, None), ("ask", {"k": 1}, None, None)]:
             DO[step[0]](logged, *step[1:])
 
@@ -122,9 +122,9 @@ DO: dict[str, Callable[..., None]] = {
 
 def test_questions_that_take_turns_leave_the_index_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is stopped at every breath while others ask, and commits are made and undone in between."""
-    monkeypatch.setattr(type_members, "_FEW", 0)
-    monkeypatch.setattr(type_members, "_DOCUMENTS", 3)
-    monkeypatch.setattr(type_members, "_ROWS", 5)
+    monkeypatch.setattr(members, "_FEW", 0)
+    monkeypatch.setattr(members, "_DOCUMENTS", 3)
+    monkeypatch.setattr(members, "_ROWS", 5)
     logged = LoggedState()
     logged.node("a")
     for number in range(40):
