@@ -327,7 +327,6 @@ def _projections(settings: Settings) -> Iterator[Finding]:
             yield Finding(name, found, "odd" if name == "cypher" else "bad", _ADVICE.get(name, _REBUILD))
 
 
-_SHOWN_BESIDE = 20
 _ERASURE = "a server that opens this memory finishes it, once no other program reads these files"
 
 
@@ -339,22 +338,6 @@ def _erasure(settings: Settings) -> Iterator[Finding]:
         is_redacted = each.where in redacted
         found = f"{each.where} may still hold what was {'redacted' if is_redacted else 'deleted'}"
         yield Finding("erasure", found, "bad" if is_redacted else "odd", _ERASURE)
-
-
-def _views(settings: Settings) -> Iterator[Finding]:
-    from tallystick.extensions.ontology.views import Views
-
-    if not (settings.system / "views.db").exists():
-        return
-    # They are noted beside the views: no line of the log is asked for.
-    problems = Views(settings.home, lambda offset: b"").problems()
-    if not problems:
-        yield Finding("views", "the files under _content are as they should be")
-    for problem in problems:
-        yield Finding("views", f"{problem.path}: {problem.problem}", "odd", "put it right; it is tried again by itself")
-    beside = sorted(path.relative_to(settings.home) for path in (settings.home / "_content").glob("*/*.edited-*"))
-    for path in beside[:_SHOWN_BESIDE]:
-        yield Finding("views", f"{path}: a hand edit that was not adopted", "odd", "take what you need, then remove it")
 
 
 def _lineage(settings: Settings) -> Iterator[Finding]:
@@ -436,7 +419,7 @@ def _backup_key(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
-    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _views, _lineage,
+    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _lineage,
     _vectors, _blobs, _backup, _backup_key, _stream,
 )  # fmt: skip
 

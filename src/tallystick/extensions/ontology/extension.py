@@ -10,6 +10,7 @@ EXTENSION = Extension(
     commands={
         "ontology": Command(f"{_HERE}.cli:commands"),
     },
+    checks=(f"{_HERE}.checks:check_views",),
     toolsets={
         "ontology": Vocabulary(
             f"{_HERE}.toolset:contributed",
