@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -102,6 +102,11 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     around_serving: str = ""
     """Refers to a function of an `app.context.AppContext` that returns an async context manager. A server enters it
     before it answers the first call, and leaves it when it stops."""
+    copies: Sequence[str] = ()
+    """Refer to `operations.copies.CopyHolder` values: how forget, redactions and pages reach copies outside the
+    directory of a memory."""
+    gauges: Sequence[str] = ()
+    """Refer to functions of the settings that return the readings of their `telemetry.metrics.Gauge`s."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -124,10 +129,6 @@ class Installed(msgspec.Struct, frozen=True):
     def forms(self) -> list[Form]:
         return [form for each in self.extensions for form in each.forms]
 
-    def checks(self) -> Iterator[Any]:
-        for each in self.extensions:
-            yield from map(load, each.checks)
-
     def toolsets(self) -> list[tuple[str, Vocabulary]]:
         """Return name and vocabulary in the order in which they are listed."""
         contributed = [pair for each in self.extensions for pair in each.toolsets.items()]
@@ -136,13 +137,13 @@ class Installed(msgspec.Struct, frozen=True):
     def indexes(self) -> dict[str, Sequence[str]]:
         return {name: references for each in self.extensions for name, references in each.indexes.items()}
 
-    def entity_rules(self) -> Iterator[Any]:
+    def load(self, field: Literal["checks", "copies", "entity_rules", "gauges", "reserved_paths"]) -> Iterator[Any]:
+        """Yield the objects that a field of every extension refers to."""
         for each in self.extensions:
-            yield from map(load, each.entity_rules)
+            yield from map(load, getattr(each, field))
 
-    def reserved_paths(self) -> Iterator[Any]:
-        for each in self.extensions:
-            yield from map(load, each.reserved_paths)
+    def around_serving(self) -> Iterator[Any]:
+        yield from (load(each.around_serving) for each in self.extensions if each.around_serving)
 
     def routes(self) -> Iterator[Any]:
         for each in self.extensions:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mcp.client import Client
 
-from tallystick.log.backups import read_targets
+from tallystick.extensions.backup.targets import read_targets
 from tallystick.log.unopened import unopened
 from tests import timeouts
 from tests.command_line import CommandLine

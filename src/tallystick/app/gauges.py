@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tallystick import __version__
-from tallystick.clock import from_text
 from tallystick.config import Settings
-from tallystick.errors import TallystickError
+from tallystick.extension import installed
 from tallystick.partition import Partition
 from tallystick.store import Store
 from tallystick.telemetry import metrics
@@ -50,9 +49,11 @@ def watched(settings: Settings, store: Store, projections: AllProjections) -> It
         metrics.DISK_FREE: lambda: [((), shutil.disk_usage(settings.base).free)],
         metrics.POSITION: lambda: [((name,), each.position) for name, each in partitions().items() if name in named],
         metrics.LAG: lags,
-        **_backup_readings(settings),
         metrics.BUILD: lambda: [((__version__, sys.version.partition(" ")[0]), 1)],
     }
+    for gauges in installed().load("gauges"):
+        readings |= gauges(settings)
+    metrics.METRICS.extend(gauge for gauge in readings if gauge not in metrics.METRICS)
     for gauge, reading in readings.items():
         gauge.reading = reading
     try:
@@ -84,23 +85,6 @@ def open_partitions(store: Store) -> dict[str, Partition]:
     """Those that are open."""
     found = {tenant: store.tenants.find(tenant) for tenant in store.tenants.open_now}
     return {tenant: partition for tenant, partition in found.items() if partition is not None}
-
-
-def _backup_readings(settings: Settings) -> dict[metrics.Gauge, metrics.Reading]:
-    if not settings.backup_to:
-        return {}
-    from tallystick.extensions.backup.inspect import TargetStatus, backup_status
-
-    def configured() -> list[TargetStatus]:
-        with suppress(TallystickError):
-            return [each for each in backup_status(settings) if each.is_configured]
-        return []
-
-    return {
-        metrics.BACKUP: lambda: [((), from_text(each.last) / 1000) for each in configured() if each.last],
-        metrics.BACKUP_WAITING: lambda: [((), each.waiting) for each in configured()],
-        metrics.BACKUP_FAILING: lambda: [((), float(each.failed is not None)) for each in configured()],
-    }
 
 
 def behind_seconds(store: Store) -> float:

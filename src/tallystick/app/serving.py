@@ -8,7 +8,14 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -97,9 +104,15 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
                 # Without one there is one tenant, whoever else has a log here.
                 projections.hand_on_for(lambda: tenants_of(settings))
             try:
-                async with _backing_up(settings):
-                    with watched(settings, store, projections):
-                        yield _offer(settings, store, projections, sessions)
+                offer = _offer(settings, store, projections, sessions)
+                context = AppContext(
+                    settings=settings, projections=projections, sessions=sessions, store=lambda: store, offer=offer
+                )
+                with watched(settings, store, projections):
+                    async with AsyncExitStack() as stack:
+                        for around in installed().around_serving():
+                            await stack.enter_async_context(around(context))
+                        yield offer
             finally:
                 sessions.close()
                 await projections.close()
@@ -163,14 +176,6 @@ def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callabl
         yield of
     finally:
         sink.close()
-
-
-def _backing_up(settings: Settings) -> AbstractAsyncContextManager[None]:
-    if not settings.backup_to:
-        return nullcontext()
-    from tallystick.extensions.backup.schedule import backing_up
-
-    return backing_up(settings)
 
 
 def _exporting() -> AbstractAsyncContextManager[None]:

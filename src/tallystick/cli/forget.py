@@ -197,12 +197,12 @@ def redactions(
       tallystick redactions --destroyed n3
     """
     from tallystick import app
-    from tallystick.log.backups import note_destroyed
     from tallystick.operations import forget as erasure
+    from tallystick.operations.copies import note_destroyed
 
     context = app.operation_context(existing(base=base, tenant=tenant))
     settings = context.settings
-    if destroyed is not None and erasure.note_server_destroyed(settings, destroyed):
+    if destroyed is not None and erasure.note_place_destroyed(settings, destroyed):
         note(f"nothing waits for the server {destroyed} any more")
         return
     if destroyed is not None and not note_destroyed(settings.system, destroyed, by=context.principal.actor):

@@ -24,14 +24,14 @@ from tallystick.private_files import replacing
 
 if TYPE_CHECKING:
     from tallystick.config import Settings
-    from tallystick.extensions.backup.encryption import BackupKey
-    from tallystick.operations.transfer import Output
 
 Key = Annotated[
     Path | None,
     typer.Option("--key", metavar="FILE", help="The keys that it is encrypted with. [default: backup_key]"),
 ]
 LIST = "list"
+SEALED = b"TSF1"
+"""How an encrypted export begins."""
 _BY_UMASK = 0o666
 """What a person exports is readable for whom that person's umask says."""
 
@@ -109,7 +109,7 @@ def export(
 
     _refuse_options(["--key"] if key is not None and not encrypt else [], "needs --encrypt")
     context = app.operation_context(existing(base=base, tenant=tenant))
-    sealing_key = _newest_key(context.settings, key) if encrypt else None
+    sealed = installed().handler("export --encrypt")(context.settings, key) if encrypt else nullcontext
     to_stdout = str(file) == "-"
     if not to_stdout:
         refuse_existing(file, force=force)
@@ -117,7 +117,7 @@ def export(
     with (
         progress() as tell,
         nullcontext(sys.stdout.buffer) if to_stdout else whole_file(file) as target,
-        _sealed(target, sealing_key) as output,
+        sealed(target) as output,
     ):
         done = asyncio.run(exported(context, output, name=name, progress=tell))
     if not to_stdout:
@@ -127,31 +127,6 @@ def export(
     if done.blobs:
         beside = context.settings.home / "_content" / "blobs"
         note(f"{counted(done.blobs, 'large content')} beside the log: copy {beside} as well")
-
-
-def _newest_key(settings: Settings, file: Path | None) -> BackupKey:
-    from tallystick.extensions.backup.encryption import load_backup_keys
-
-    found = load_backup_keys(settings, file).newest
-    if found is None:
-        raise InvalidArgument(
-            "there is no key to encrypt with",
-            code="BACKUP_KEY_MISSING",
-            hint="'tallystick backup new-key FILE' makes one; name it by --key or backup_key",
-        )
-    return found
-
-
-@contextmanager
-def _sealed(target: BinaryIO, key: BackupKey | None) -> Iterator[Output]:
-    if key is None:
-        yield target
-        return
-    from tallystick.extensions.backup.sealed_file import SealingFile
-
-    sealing = SealingFile(target, key)
-    yield sealing
-    sealing.finish()
 
 
 def refuse_existing(file: Path, *, force: bool) -> None:
@@ -275,20 +250,13 @@ def _opened(file: Path) -> Iterator[tuple[BinaryIO, int]]:
 
 @contextmanager
 def _unsealed(settings: Settings, source: BinaryIO, size: int, key: Path | None) -> Iterator[tuple[BinaryIO, int]]:
-    """What was encrypted is set aside in a file without a name while it is read."""
-    from tallystick.extensions.backup.sealed_file import is_sealed, open_sealed
-
-    start = source.read(8)
+    start = source.read(len(SEALED))
     source.seek(0)
-    if not is_sealed(start):
+    if start != SEALED:
         yield source, size
         return
-    from tallystick.extensions.backup.encryption import load_backup_keys
-
-    with tempfile.TemporaryFile() as plain:
-        size = open_sealed(source, plain, load_backup_keys(settings, key))
-        plain.seek(0)
-        yield plain, size
+    with installed().handler("import --key")(settings, source, key) as plain:
+        yield plain
 
 
 @contextmanager

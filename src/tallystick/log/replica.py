@@ -13,7 +13,6 @@ import msgspec
 
 from tallystick.errors import Conflict, StorageRefused
 from tallystick.log import Entry, Head, Log
-from tallystick.log.backups import quoted_if_old
 from tallystick.log.files import FilesLog
 from tallystick.private_files import make_directory, replace_file, sync_directory
 from tallystick.regular_files import read_regular
@@ -37,8 +36,7 @@ class Replica(msgspec.Struct, frozen=True, omit_defaults=True):
 def read_replica(base: Path) -> Replica | None:
     path = base / "_system" / FILE_NAME
     try:
-        said = msgspec.json.decode(read_regular(path), type=Replica)
-        return msgspec.structs.replace(said, source=quoted_if_old(said.source))
+        return msgspec.json.decode(read_regular(path), type=Replica)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError):

@@ -6,10 +6,10 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -18,23 +18,21 @@ from tallystick.audit.proof import verify_audit
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import chain
 from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
-from tallystick.errors import Corrupt, InvalidArgument, StorageRefused, TallystickError
+from tallystick.errors import Corrupt, StorageRefused
 from tallystick.extension import installed
 from tallystick.file_locks import is_held
 from tallystick.log import Head, tree_directory
 from tallystick.log.proof import prove
+from tallystick.log.replica import read_replica
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.operations import counted
 from tallystick.operations.at_rest import encryption_of
+from tallystick.operations.copies import backups_kept
 from tallystick.operations.orphans import find_orphans
 from tallystick.operations.tenants import strays_of
 from tallystick.operations.trust_settings import ignored_settings
 
-if TYPE_CHECKING:
-    from tallystick.extensions.cluster.messages import MachineStatus
-
 Status = Literal["good", "odd", "bad"]
-_SILENT_SECONDS = 60.0
 _AHEAD_MS = 300_000
 _AHEAD = "set the clock of this machine; if another clock was wrong, commits bear that time until it has come"
 _SPACE_BYTES_MIN = 256 << 20
@@ -49,19 +47,22 @@ class Finding(msgspec.Struct, frozen=True):
     advice: str | None = None
 
 
+Part = Callable[[Settings], Iterable[Finding]]
+
+
 def examine(settings: Settings) -> list[Finding]:
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
     for fault in installed().faults:
         advice = "remove the package that brings it, or install a version that fits"
         found.append(Finding("extension", f"{fault.name} is left out: {fault.reason}", "odd", advice))
-    for check in installed().checks():
-        found += _checked(check, settings)
-    if not settings.has_log:
-        return [*found, _no_log(settings)]
-    return [*found, *(finding for part in _PARTS for finding in _checked(part, settings))]
+    parts = _PARTS if settings.has_log else (_no_log,)
+    return [
+        *found,
+        *(finding for part in (*parts, *installed().load("checks")) for finding in _checked(part, settings)),
+    ]
 
 
-def _checked(check: Callable[[Settings], Iterable[Finding]], settings: Settings) -> list[Finding]:
+def _checked(check: Part, settings: Settings) -> list[Finding]:
     name = check.__name__.strip("_").removeprefix("check_")
     findings: list[Finding] = []
     try:
@@ -73,14 +74,15 @@ def _checked(check: Callable[[Settings], Iterable[Finding]], settings: Settings)
     return findings
 
 
-def _no_log(settings: Settings) -> Finding:
+def _no_log(settings: Settings) -> Iterator[Finding]:
     from tallystick.projections.registry import check_not_removed
 
     try:
         check_not_removed(settings.home)
     except Corrupt as error:
-        return Finding("log", error.message, "bad", error.hint)
-    return Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")
+        yield Finding("log", error.message, "bad", error.hint)
+    else:
+        yield Finding("log", "none yet", "odd", "the first write begins it; is --base the one you meant?")
 
 
 RESTORE = "run 'tallystick verify', then follow docs/runbooks/corrupt-log.md; do not delete anything"
@@ -123,13 +125,8 @@ def _retention(settings: Settings) -> Finding:
     days = settings.audit_retention_days
     then = f"moved to {settings.audit_archive}" if settings.audit_archive else "removed"
     audit = f"audit {counted(days, 'day')}, then {then}" if days else "audit for ever"
-    parts = ["log for ever", audit, *([f"backups {backups_kept(settings)}"] if settings.backup_to else [])]
-    return Finding("retention", "; ".join(parts))
-
-
-def backups_kept(settings: Settings) -> str:
-    count = f"the newest {settings.backup_keep}" if settings.backup_keep else "any number"
-    return f"{count}, {f'for {settings.backup_keep_days:g} days' if settings.backup_keep_days else 'for ever'}"
+    kept = backups_kept(settings)
+    return Finding("retention", "; ".join(["log for ever", audit, *([f"backups {kept}"] if kept else [])]))
 
 
 def _log(settings: Settings) -> Iterator[Finding]:
@@ -139,45 +136,6 @@ def _log(settings: Settings) -> Iterator[Finding]:
             "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
         )
         yield from _position(settings, log)
-
-
-def _stream(settings: Settings) -> Iterator[Finding]:
-    """The servers that keep the log for several machines, and how far those machines are."""
-    if not settings.log_url:
-        return
-    from tallystick.extensions.cluster.client import NoAnswer
-    from tallystick.extensions.cluster.inspection import inspect
-    from tallystick.extensions.cluster.places import place_of
-
-    try:
-        seen = inspect(place_of(settings))
-    except (TallystickError, NoAnswer) as error:
-        hint = error.hint if isinstance(error, TallystickError) else None
-        yield Finding("stream", str(error), "bad", hint or "look at the NATS servers")
-        return
-    yield Finding("stream", f"'{seen.stream}', kept by {counted(seen.replicas, 'server')}, led by {seen.leader}")
-    for server in seen.lagging:
-        yield Finding("server", f"{server} does not have all of the stream", "odd", "look at that NATS server")
-    for machine in seen.machines:
-        said = (
-            f"{machine.machine}, {seen.last - machine.adopted} messages behind, heard of {seen.ago(machine):.0f} s ago"
-        )
-        is_well = not machine.troubled and seen.ago(machine) < _SILENT_SECONDS
-        advice = f"its log says why {', '.join(machine.troubled)} is behind" if machine.troubled else "is it running?"
-        yield Finding("machine", said, "good" if is_well else "odd", None if is_well else advice)
-    yield from _foreign(seen.machines)
-
-
-def _foreign(machines: Sequence[MachineStatus]) -> Iterator[Finding]:
-    """Messages that other programs published to the subjects of a log, which every machine skips."""
-    for subject in sorted({subject for machine in machines for subject in machine.foreign}):
-        count, last = max(machine.foreign.get(subject, (0, 0)) for machine in machines)
-        yield Finding(
-            "foreign",
-            f"{counted(count, 'message')} of another program on {subject} skipped, the last is message {last}",
-            "odd",
-            "let no other user publish there: docs/guides/several-machines.md names the permissions",
-        )
 
 
 def _disk(settings: Settings) -> Iterator[Finding]:
@@ -381,46 +339,18 @@ def _blobs(settings: Settings) -> Iterator[Finding]:
         yield Finding("blobs", f"{len(found)} that nothing names ({size}): {', '.join(found)}", "odd", advice)
 
 
-def _backup(settings: Settings) -> Iterator[Finding]:
-    from tallystick.extensions.backup.inspect import backup_status
-    from tallystick.log.replica import read_replica
-
+def _replica(settings: Settings) -> Iterator[Finding]:
     replica = read_replica(settings.base)
     if replica is not None and replica.is_fenced:
         advice = "send clients to the other; docs/runbooks/take-over.md says what to do with this one"
         yield Finding("memory", f"taken over by {replica.source} at {replica.since}: no writes", "bad", advice)
     elif replica is not None:
         yield Finding("copy", f"of {replica.source}, as of {replica.as_of}: for reading")
-    for each in backup_status(settings):
-        found = f"{each.last or 'never'}, {counted(each.waiting, 'commit')} since, to {each.target}"
-        if each.failed:
-            advice = f"'tallystick backup {each.target}' tries again now; what is in the store is as it was"
-            status: Status = "odd" if each.is_given_up else "bad"
-            yield Finding("backup", f"{found}; fails since {each.failing_since}: {each.failed}", status, advice)
-        elif each.problems or (each.is_configured and each.last is None):
-            advice = "; ".join(each.problems) or "a server makes the first one, or 'tallystick backup'"
-            yield Finding("backup", found, "odd", advice)
-        else:
-            yield Finding("backup", found)
 
 
-def _backup_key(settings: Settings) -> Iterator[Finding]:
-    """A command that prints keys is not run: it may ask somebody."""
-    if not settings.backup_key or settings.backup_key_command:
-        return
-    from tallystick.extensions.backup.encryption import load_backup_keys
-
-    try:
-        keys = load_backup_keys(settings).keys
-    except InvalidArgument as error:
-        yield Finding("backup key", error.message, "bad", error.hint)
-    else:
-        yield Finding("backup key", f"{', '.join(key.id for key in keys)}, in {settings.backup_key}")
-
-
-_PARTS: tuple[Callable[[Settings], Iterator[Finding]], ...] = (
+_PARTS: tuple[Part, ...] = (
     _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _lineage,
-    _vectors, _blobs, _backup, _backup_key, _stream,
+    _vectors, _blobs, _replica,
 )  # fmt: skip
 
 

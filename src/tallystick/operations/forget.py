@@ -14,12 +14,12 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, Verb, chain
 from tallystick.commits.mask import tag_name
 from tallystick.config import Settings
-from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
-from tallystick.log.backups import Backup, known_backups
+from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
-from tallystick.log.unopened import is_copy, unopened
+from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.copies import Backup, copy_holders, known_backups
 from tallystick.operations.leftover_scan import MADE_UP, Remains, remains
 from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
@@ -290,7 +290,7 @@ async def forget(
         async with context.open_store() as store:
             done = await _redact(context, store, plans.plans.values(), reason)
         # Once for all that was redacted, and now: it may be that no server does it.
-        left_in = [*await context.erase(), *await asyncio.to_thread(_stream_left, context.settings)]
+        left_in = [*await context.erase(), *await asyncio.to_thread(_pending_elsewhere, context.settings)]
         pending += [f"{context.settings.tenant}: {name}" for name in left_in]
         async with context.open_store() as store:
             left = await _search(context, store, subject, progress)
@@ -481,37 +481,17 @@ def pending_erasures_of(context: OperationContext, redacted: int) -> list[Pendin
     found = pending_in_projections(settings.home, database=context.database)
     old = [at for at in cached_positions(settings.system / "snapshots") if at < redacted]
     in_snapshots = [PendingErasure("snapshots", at, [redacted]) for at in old]
-    return [*found, *in_snapshots, *_pending_in_stream(settings)]
+    elsewhere = [each for holder in copy_holders() for each in holder.pending(settings)]
+    return [*found, *in_snapshots, *elsewhere]
 
 
-def _stream_left(settings: Settings) -> list[str]:
-    return ["stream"] if _pending_in_stream(settings) else []
+def _pending_elsewhere(settings: Settings) -> list[str]:
+    return [holder.name for holder in copy_holders() if holder.pending(settings)]
 
 
-def note_server_destroyed(settings: Settings, server: str) -> bool:
-    """What a NATS server had stored is gone, and was made anew or not. False where no redaction waits for it."""
-    from tallystick.extensions.cluster.erasure import note_destroyed
-
-    return is_copy(settings.system) and note_destroyed(settings.system, server)
-
-
-def _pending_in_stream(settings: Settings) -> list[PendingErasure]:
-    """Other machines, and the servers that keep the log for all of them."""
-    if not settings.log_url or not is_copy(settings.system):
-        return []
-    from tallystick.extensions.cluster.client import NoAnswer
-    from tallystick.extensions.cluster.erasure import pending
-    from tallystick.extensions.cluster.migration import connected
-    from tallystick.extensions.cluster.places import place_of
-    from tallystick.extensions.cluster.stream import Refused
-
-    place = place_of(settings)
-    try:
-        with connected(place, create=False) as stream:
-            found = pending(stream, settings.system, settings.tenant)
-            return [PendingErasure(each.where, 0, each.commits) for each in found]
-    except (NoAnswer, Refused, StorageRefused):
-        return [PendingErasure(f"the stream '{place.stream}', which does not answer", 0, [])]
+def note_place_destroyed(settings: Settings, place: str) -> bool:
+    """Record that a place, such as a server, contains nothing any more. Returns False if no erasure waits for it."""
+    return any(holder.destroy(settings, place) for holder in copy_holders())
 
 
 async def _redaction_commits(context: OperationContext) -> list[Commit]:

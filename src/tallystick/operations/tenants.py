@@ -17,10 +17,10 @@ from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.extensions.cypher.operation import drop_graph
 from tallystick.log import Head, Log
-from tallystick.log.backups import Backup, known_backups
 from tallystick.log.replica import open_copy
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
+from tallystick.operations.copies import Backup, known_backups
 from tallystick.tenants import is_tenant
 
 _DELETING = ".deleting-"

@@ -20,10 +20,10 @@ from tallystick.commits import DELETIONS, EDGE_VERBS, Commit, Draft, Operation, 
 from tallystick.config import Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
 from tallystick.log import Entry, Head
-from tallystick.log.backups import note_backup
 from tallystick.log.checkpoint import Comparison, Known
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.copies import note_export
 from tallystick.operations.verify import known_checkpoints
 from tallystick.partition import Proposal
 from tallystick.policy import Action, Principal
@@ -73,7 +73,7 @@ async def export(
             count, position = count + 1, entry.commit.lamport
             if count % _TOGETHER_LINES == 0:
                 progress("exporting", entry.end, total)
-    note_backup(settings.system, name, position=position, commits=count)
+    note_export(settings.system, name, position=position, commits=count)
     return Exported(count, position, sum(1 for _ in (settings.home / "_content" / "blobs").glob("*")))
 
 

@@ -182,19 +182,10 @@ LAG = Gauge(
     "tallystick_projection_lag_commits", "How far the slowest tenant's is behind its log.", "projection", together=max
 )
 SESSIONS = Gauge("tallystick_sessions_open", "Sessions of clients that this process serves now.")
-BACKUP = Gauge(
-    "tallystick_last_backup_timestamp_seconds",
-    "When the last backup to `backup_to` that succeeded ended.",
-    together=max,
-)
 AUDIT = Gauge("tallystick_audit_healthy", "1 while decisions can be written down.", together=min)
-BACKUP_WAITING = Gauge(
-    "tallystick_backup_waiting_commits", "Commits of all tenants that are in no backup there.", together=max
-)
-BACKUP_FAILING = Gauge("tallystick_backup_failing", "1 while backups to `backup_to` fail.", together=max)
 BUILD = Gauge("tallystick_build_info", "Always 1.", "version", "python", together=max)
 
-METRICS: tuple[Metric, ...] = (
+METRICS: list[Metric] = [
     *(CALLS, DECISIONS, FAULTS),
     _counted("tallystick_tool_calls", "Calls of tools.", CALLS),
     _counted("tallystick_policy_decisions", "Decisions of the policy.", DECISIONS),
@@ -202,9 +193,8 @@ METRICS: tuple[Metric, ...] = (
     *(STREAM_ADOPTED, STREAM_CONFLICTS, STREAM_RETRIES, STREAM_SKIPPED, STREAM_FOREIGN),
     *(STREAM_BEHIND, STREAM_RECONNECTS),
     *(DAMAGE, SNAPSHOTS, SECRETS, REFUSED, WALKS_DELEGATED, WALKS_DEGRADED),
-    *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, SESSIONS, BACKUP, AUDIT, BUILD),
-    *(BACKUP_WAITING, BACKUP_FAILING),
-)
+    *(QUEUE, TENANTS_OPEN, LOG_BYTES, DISK_BYTES, DISK_FREE, POSITION, LAG, SESSIONS, AUDIT, BUILD),
+]
 
 
 def called(tool: str, outcome: str, seconds: float, writes: bool) -> None:

@@ -65,7 +65,7 @@ _STAMP = "updatedAt"
 @cache
 def _rules() -> Mapping[str, EntityRule]:
     """Return the rules by type: those of the core, then those that extensions contribute."""
-    return {**{kind: rule for rules in installed().entity_rules() for kind, rule in rules.items()}, **_RULES}
+    return {**{kind: rule for rules in installed().load("entity_rules") for kind, rule in rules.items()}, **_RULES}
 
 
 def rule_of(node_type: str) -> EntityRule:

@@ -13,8 +13,8 @@ import pytest
 
 from tallystick import config
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.files.reserved import Reserved
 from tallystick.extensions.tasks.settings import find_file
+from tallystick.projections.reserved_files import Reserved
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.work_settings import named_paths as named_by_work
 from tallystick.work_settings import read_settings

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tallystick.clock import to_text, wall_clock
-from tallystick.log.backups import Target, write_target
+from tallystick.extensions.backup.targets import Target, write_target
 from tallystick.operations import kept_knowledge, last_day
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.last_day import Authors, Span, count_last_day

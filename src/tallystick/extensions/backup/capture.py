@@ -38,12 +38,12 @@ from tallystick.extensions.backup.manifest import (
     StoredFile,
     TenantBackup,
 )
-from tallystick.extensions.files.reserved import Reserved
 from tallystick.log import Head, checkpoint_path, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.projections.blobs import blob_of
+from tallystick.projections.reserved_files import Reserved
 
 Put = Callable[[bytes], Piece]
 Told = Callable[[int], None]

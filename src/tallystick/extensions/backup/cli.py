@@ -186,7 +186,7 @@ def status(json: Json = False, base: Base = None) -> None:
     Examples:
       tallystick backup status --json
     """
-    from tallystick.extensions.backup.inspect import backup_status
+    from tallystick.extensions.backup.status import backup_status
 
     found = backup_status(_any_tenant(base))
     if json:

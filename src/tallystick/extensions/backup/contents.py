@@ -13,9 +13,8 @@ from pathlib import Path, PurePosixPath
 from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.extensions.backup.manifest import Manifest, TenantBackup
-from tallystick.extensions.files.paths import folded, is_own
-from tallystick.extensions.files.reserved import Reserved
-from tallystick.log.backups import FILE_NAME as EXPORTS
+from tallystick.operations.copies import FILE_NAME as EXPORTS
+from tallystick.projections.reserved_files import Reserved, folded, is_own
 from tallystick.projections.sandboxed_files import parts_of
 from tallystick.tenants import is_tenant
 

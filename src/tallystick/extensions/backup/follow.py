@@ -23,12 +23,13 @@ from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
 from tallystick.extensions.backup.contents import require_unnamed
 from tallystick.extensions.backup.figures import redactions_of, require_end, require_part, require_redactions
 from tallystick.extensions.backup.manifest import Manifest, StoredFile, TenantBackup
+from tallystick.extensions.backup.object_store import quoted_if_old
 from tallystick.extensions.backup.repository import Fence, Repository
 from tallystick.extensions.backup.restore import choose_backup, damaged, replica_of, restore
 from tallystick.extensions.backup.run import LOCK, first_hash, is_deletion_of
+from tallystick.extensions.backup.targets import Target, read_targets, write_target
 from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, verifier_after
-from tallystick.log.backups import Target, read_targets, write_target
 from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
 from tallystick.log.unopened import unopened
@@ -85,7 +86,7 @@ def follow_once(
             progress=progress,
         )
         replica = read_replica(base)
-    if replica is None or replica.is_fenced or replica.source != repository.store.url:
+    if replica is None or replica.is_fenced or quoted_if_old(replica.source) != repository.store.url:
         source = replica.source if replica else "nothing"
         raise Conflict(f"{base} follows {source}", code="OTHER_MEMORY", hint="name an empty base, or that address")
     with locked(base / "_system" / _LOCK, timeout_seconds=0) as is_alone:

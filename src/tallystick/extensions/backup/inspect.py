@@ -1,9 +1,9 @@
-"""Backups looked at: which there are, whether one is whole, and how the last run of this base went."""
+"""Backups in a store: which there are, and whether one is whole."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -13,19 +13,14 @@ import msgspec
 from tallystick.audit.proof import verify_audit
 from tallystick.commits import REDACTIONS, Commit
 from tallystick.commits.signed_note import VerifierKey
-from tallystick.config import Settings
 from tallystick.errors import Corrupt, InvalidArgument, NotFound, TallystickError
 from tallystick.extensions.backup.figures import SignedTree, require_end, require_part, require_redactions
 from tallystick.extensions.backup.manifest import Manifest, StoredFile, TenantBackup
-from tallystick.extensions.backup.object_store import address_of
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.restore import choose_backup
 from tallystick.log import Head, reached, verifier_after
-from tallystick.log.backups import Target, read_targets
 from tallystick.log.head_file import HeadFile
-from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
-from tallystick.operations.tenants import tenants_of
 from tallystick.private_files import make_directory, place_file
 from tallystick.projections.blobs import blob_of
 
@@ -57,30 +52,6 @@ class VerifiedBackup(msgspec.Struct, frozen=True, kw_only=True):
     is_signed: bool
     signed_by: list[str]
     problems: list[str]
-
-
-class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    target: str
-    is_configured: bool
-    """Whether servers of this base back up to it."""
-    is_given_up: bool
-    """It fails, no server backs up to it, and a backup elsewhere succeeded since."""
-    last: str | None
-    """When the last run that succeeded ended; None where there was none."""
-    number: int | None
-    kept: int
-    waiting: int
-    """Commits of all tenants that are in no backup there."""
-    failed: str | None
-    failing_since: str | None
-    problems: list[str]
-
-
-class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
-    at: str | None
-    """When the last run that succeeded ended; None where none has."""
-    failing_since: str | None
-    """Of the store that has been failing for longest and was not given up; None where none is."""
 
 
 def list_backups(repository: Repository) -> list[ListedBackup]:
@@ -213,63 +184,6 @@ class _Verification:
         self._done += len(data)
         self._progress("verifying", self._done, self._total)
         return data
-
-
-def last_backup(settings: Settings) -> LastBackup | None:
-    """To whatever store; None where there was none and none is wanted. Looks at one file."""
-    known = read_targets(settings.base)
-    if not (known or settings.backup_to):
-        return None
-    given_up = _given_up(known, settings)
-    failing = (each.failing_since for url, each in known.items() if each.failing_since and url not in given_up)
-    return LastBackup(
-        at=max((each.finished for each in known.values() if each.finished), default=None),
-        failing_since=min(failing, default=None),
-    )
-
-
-def _given_up(known: Mapping[str, Target], settings: Settings) -> set[str]:
-    newest = max((each.finished for each in known.values()), default="")
-    failing = {url for url, each in known.items() if each.failing_since and each.failing_since < newest}
-    return failing - {_configured(settings)}
-
-
-def _configured(settings: Settings) -> str | None:
-    return address_of(settings.backup_to) if settings.backup_to else None
-
-
-def backup_status(settings: Settings) -> list[TargetStatus]:
-    """Of every store that this base was backed up to, or shall be. Looks at files here only."""
-    known = read_targets(settings.base)
-    configured, given_up = _configured(settings), _given_up(known, settings)
-    found = {url: target for url, target in known.items() if target.kept or target.failed or url == configured}
-    if configured is not None and configured not in found:
-        found[configured] = Target()
-    return [
-        _status(settings, url, target, is_configured=url == configured, is_given_up=url in given_up)
-        for url, target in found.items()
-    ]
-
-
-def _status(settings: Settings, url: str, target: Target, *, is_configured: bool, is_given_up: bool) -> TargetStatus:
-    newest = target.kept[-1] if target.kept else None
-    waiting = 0
-    for name in tenants_of(settings):
-        with unopened(msgspec.structs.replace(settings, tenant=name).system) as log:
-            backed_up = newest.tenants.get(name, (0, 0))[1] if newest else 0
-            waiting += max(0, log.head.count - backed_up)
-    return TargetStatus(
-        target=url,
-        is_configured=is_configured,
-        is_given_up=is_given_up,
-        last=target.finished or None,
-        number=newest.number if newest else None,
-        kept=len(target.kept),
-        waiting=waiting,
-        failed=target.failed or None,
-        failing_since=target.failing_since or None,
-        problems=target.problems,
-    )
 
 
 def _positions(manifest: Manifest) -> dict[str, int]:

@@ -21,11 +21,11 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 import msgspec
 
 from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
-from tallystick.log.backups import address_of_directory
 from tallystick.private_files import make_directory, sync_directory, sync_file, write_all
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
 _UNFINISHED = ".new-"
+_UNQUOTED = re.compile(r"[?#]|%(?!25|3F|23)")
 _READ_BYTES = 1 << 20
 _CONNECT_SECONDS = 10
 _REQUEST_SECONDS = 300
@@ -92,6 +92,17 @@ def address_of(url: str) -> str:
     except InvalidArgument:
         return f"{url.partition('://')[0]}://…"
     return shown(url).rstrip("/") if directory is None else address_of_directory(str(directory))
+
+
+def address_of_directory(path: str) -> str:
+    """Read again, it is the same directory."""
+    return f"file://{path}".replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def quoted_if_old(url: str) -> str:
+    """Older versions kept the name of a directory as it is."""
+    path = url.removeprefix("file://")
+    return address_of_directory(path) if path != url and _UNQUOTED.search(path) else url
 
 
 def local_directory(url: str) -> Path | None:

@@ -38,9 +38,9 @@ from tallystick.extensions.backup.figures import (
 from tallystick.extensions.backup.manifest import LogPart, Manifest, Piece, Signed, StoredFile, TenantBackup
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.run import is_before
+from tallystick.extensions.backup.targets import Target, write_target
 from tallystick.file_locks import locked
 from tallystick.log import Head, checkpoint_path, reached, verifier_after
-from tallystick.log.backups import Target, write_target
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, Replica, write_replica

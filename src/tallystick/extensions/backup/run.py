@@ -29,9 +29,9 @@ from tallystick.extensions.backup.manifest import FORMAT, Manifest, RedactionNot
 from tallystick.extensions.backup.object_store import address_of, local_directory, open_object_store
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.streams import stream_of, take_over_streams
+from tallystick.extensions.backup.targets import KeptBackup, Target, read_targets, write_target
 from tallystick.file_locks import locked
 from tallystick.log import Head
-from tallystick.log.backups import KeptBackup, Target, read_targets, write_target
 from tallystick.log.replica import Replica, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress

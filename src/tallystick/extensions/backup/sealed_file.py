@@ -10,17 +10,50 @@ from __future__ import annotations
 
 import secrets
 import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import BinaryIO
 
-from tallystick.errors import Corrupt
+from tallystick.config import Settings
+from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.extensions.backup.encryption import MAGIC as SEALED
-from tallystick.extensions.backup.encryption import BackupKey, BackupKeys
+from tallystick.extensions.backup.encryption import BackupKey, BackupKeys, load_backup_keys
 
 MAGIC = b"TSF1"
 PIECE_BYTES = 1 << 20
 _PIECE_BYTES_MAX = PIECE_BYTES + 1024
 _ID = 16
 _LENGTH = struct.Struct(">I")
+
+
+def sealing(settings: Settings, file: Path | None) -> Callable[[BinaryIO], AbstractContextManager[SealingFile]]:
+    """Return how to encrypt what is written to a target with the newest key. Raises InvalidArgument without a key."""
+    key = load_backup_keys(settings, file).newest
+    if key is None:
+        raise InvalidArgument(
+            "there is no key to encrypt with",
+            code="BACKUP_KEY_MISSING",
+            hint="'tallystick backup new-key FILE' makes one; name it by --key or backup_key",
+        )
+
+    @contextmanager
+    def sealed(target: BinaryIO) -> Iterator[SealingFile]:
+        sealing = SealingFile(target, key)
+        yield sealing
+        sealing.finish()
+
+    return sealed
+
+
+@contextmanager
+def unsealed(settings: Settings, source: BinaryIO, file: Path | None) -> Iterator[tuple[BinaryIO, int]]:
+    """Yield what was encrypted and how many bytes it is, decrypted into a file without a name."""
+    with tempfile.TemporaryFile() as plain:
+        size = open_sealed(source, plain, load_backup_keys(settings, file))
+        plain.seek(0)
+        yield plain, size
 
 
 class SealingFile:

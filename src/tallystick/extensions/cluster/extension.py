@@ -10,4 +10,6 @@ EXTENSION = Extension(
     commands={
         "migrate": Command(f"{_HERE}.cli:migrate"),
     },
+    checks=(f"{_HERE}.inspection:check_stream",),
+    copies=(f"{_HERE}.holder:HOLDER",),
 )

@@ -12,11 +12,11 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.extensions.files.paths import Entity, Place, place_of
-from tallystick.extensions.files.reserved import Reserved
 from tallystick.file_locks import locked
 from tallystick.policy import Action, Principal
 from tallystick.private_files import make_directory
 from tallystick.projections.content import Contents, Kind, check_text
+from tallystick.projections.reserved_files import Reserved
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State

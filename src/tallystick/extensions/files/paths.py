@@ -11,17 +11,15 @@ every other name that begins with _ or ., tenants, graph.db, the settings
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Literal
 
 import msgspec
 
 from tallystick.errors import InvalidArgument
 from tallystick.projections.content import Kind
+from tallystick.projections.reserved_files import is_own
 from tallystick.projections.sandboxed_files import Parts, is_unfinished, parts_of
 
-_OWN = ("tenants", "tallystick.toml", "graph.config.yaml")
-_DATABASES = (".db", ".db-wal", ".db-shm", ".db-journal")
 _SHOWN: frozenset[Parts] = frozenset(
     {
         (),
@@ -66,26 +64,6 @@ def place_of(path: str) -> Place:
     if is_own(parts):
         raise _reserved(parts)
     return Place(parts, "plain")
-
-
-def folded(name: str) -> str:
-    """As a careless file system compares names."""
-    return "".join(
-        character
-        for character in unicodedata.normalize("NFKC", name).casefold()
-        if unicodedata.category(character) != "Cf"
-    )
-
-
-def is_own(parts: Parts) -> bool:
-    """Whether it belongs to the store."""
-    top = folded(parts[0])
-    return (
-        top.startswith(("_", ".", "graph.db"))
-        or top in _OWN
-        or parts[-1].casefold().endswith(_DATABASES)
-        or is_unfinished(parts[-1])
-    )
 
 
 def check_not_own(parts: Parts) -> None:

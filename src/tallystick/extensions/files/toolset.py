@@ -44,7 +44,7 @@ def _named_paths(settings: Settings) -> list[Path]:
     return [
         *named_paths(settings),
         *named_by_work(work_settings(settings), base=settings.base, working=Path.cwd()),
-        *(path for paths in installed().reserved_paths() for path in paths(settings)),
+        *(path for paths in installed().load("reserved_paths") for path in paths(settings)),
     ]
 
 

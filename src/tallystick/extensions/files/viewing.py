@@ -23,9 +23,10 @@ from tallystick.extensions.files.context import (
     on_disk,
     read_text,
 )
-from tallystick.extensions.files.paths import Place, is_own
+from tallystick.extensions.files.paths import Place
 from tallystick.extensions.files.registry import REGISTRY, filtered, named_in
 from tallystick.policy import Action
+from tallystick.projections.reserved_files import is_own
 from tallystick.projections.sandboxed_files import Parts, SandboxedFiles
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State

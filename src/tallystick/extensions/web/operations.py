@@ -10,10 +10,10 @@ import msgspec
 from tallystick.clock import to_text
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound, TallystickError
-from tallystick.extensions.backup.inspect import TargetStatus, backup_status
 from tallystick.extensions.web.context import WorkerPlace
 from tallystick.extensions.web.reports.figures import Figures, ProcessFigures, measure, measure_processes
 from tallystick.extensions.web.visit import Visit
+from tallystick.operations.copies import StoreStatus, copy_holders
 from tallystick.policy import Action
 from tallystick.telemetry.history import ALL_TOOLS, SPANS, Rows, SpanName
 from tallystick.telemetry.readings import together
@@ -49,7 +49,7 @@ class OperationsView(msgspec.Struct, frozen=True):
     position: int
     figures: Figures
     history: Plots
-    backups: list[TargetStatus]
+    backups: list[StoreStatus]
     """Where they are made to, or shall be."""
     backups_problem: str | None
     """Why that is not known."""
@@ -80,9 +80,9 @@ async def operations(visit: Visit) -> OperationsView:
     )
 
 
-def _backups(settings: Settings) -> tuple[list[TargetStatus], str | None]:
+def _backups(settings: Settings) -> tuple[list[StoreStatus], str | None]:
     try:
-        return backup_status(settings), None
+        return [each for holder in copy_holders() for each in holder.stores(settings)], None
     except TallystickError as error:
         return [], error.message
 

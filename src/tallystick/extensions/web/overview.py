@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import from_text, to_text, wall_clock
-from tallystick.extensions.backup.inspect import LastBackup, last_backup
 from tallystick.extensions.web.actors import ActorKinds, Kind
 from tallystick.extensions.web.chain import Chain
 from tallystick.extensions.web.commit_rows import CommitRow, commit_row
@@ -16,6 +15,7 @@ from tallystick.extensions.web.reports.figures import Health, check_health
 from tallystick.extensions.web.reports.titles import title_of, vocabulary_of
 from tallystick.extensions.web.reports.work_board import newest_claims
 from tallystick.extensions.web.visit import Visit
+from tallystick.operations.copies import LastBackup, last_backup
 from tallystick.operations.decisions import CountedDenials, count_denials
 from tallystick.operations.last_day import Span, count_last_day
 from tallystick.operations.log_tail import find_created, newest

@@ -19,7 +19,7 @@ from tallystick.audit.index import AuditIndex
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
 from tallystick.operations import OperationContext
-from tallystick.operations.doctor import backups_kept
+from tallystick.operations.copies import backups_kept
 from tallystick.operations.forget import (
     PendingBackup,
     Redaction,
@@ -204,7 +204,7 @@ async def count_governance(context: OperationContext, audit: AuditIndex, kept: K
         backups=backups,
         erasures=erasures,
         audit_retention_days=settings.audit_retention_days,
-        backups_kept=backups_kept(settings) if settings.backup_to else None,
+        backups_kept=backups_kept(settings),
         audit_is_archived=bool(settings.audit_archive),
     )
 

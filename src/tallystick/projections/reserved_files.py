@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -19,15 +20,36 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.files.paths import folded, is_own
-from tallystick.projections.sandboxed_files import Parts
+from tallystick.projections.sandboxed_files import Parts, is_unfinished
 
 Identity = tuple[int, int]
 
+_OWN = ("tenants", "tallystick.toml", "graph.config.yaml")
+_DATABASES = (".db", ".db-wal", ".db-shm", ".db-journal")
 _ENTRIES_MAX = 100_000
 _LINKS_MAX = 40
 _TOO_MANY: Identity = (-1, -1)
 """Where there is too much to look through: then a file with several names may be any of it."""
+
+
+def folded(name: str) -> str:
+    """As a careless file system compares names."""
+    return "".join(
+        character
+        for character in unicodedata.normalize("NFKC", name).casefold()
+        if unicodedata.category(character) != "Cf"
+    )
+
+
+def is_own(parts: Parts) -> bool:
+    """Whether it belongs to the store."""
+    top = folded(parts[0])
+    return (
+        top.startswith(("_", ".", "graph.db"))
+        or top in _OWN
+        or parts[-1].casefold().endswith(_DATABASES)
+        or is_unfinished(parts[-1])
+    )
 
 
 class Reserved:
