@@ -229,6 +229,44 @@ def test_the_guide_lists_the_harmless_settings() -> None:
     assert set(listed.replace(",", " ").replace("`", " ").split()) == HARMLESS
 
 
+# -- links
+
+
+LINKED = (
+    "graph.db", "graph.db-wal", "_system", "_system/views.db", "_system/text", "_system/text/text.db", "_system/head",
+    "_system/head.new", "_system/lock", "_system/log", "_system/log/00000000000000000002.jsonl", "_system/audit/lock",
+    "tenants", "tenants/acme", "tenants/acme/_system/views.db",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_a_memory_that_was_found_writes_through_no_link(
+    memory: Path, repository: Path, shell: CommandLine, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that SQLite makes at the end of one holds texts of an agent: as keys of SSH they would count."""
+    (memory / "tallystick.toml").unlink()
+    link, chosen = memory / path, tmp_path / "home" / "chosen"
+    (memory / path).parent.mkdir(parents=True, exist_ok=True)
+    chosen.parent.mkdir()
+    link.symlink_to(chosen)
+    monkeypatch.chdir(repository)
+    for words in (("status",), ("remember", "this"), ("init", "--client", "claude"), ("init", "--remove")):
+        ran = shell.main(*words, *(["--yes"] if words[0] == "init" else []))
+        assert (ran.code, "BASE_NOT_TRUSTED" in ran.err) == (2, True), ran.err
+    with pytest.raises(InvalidArgument, match="is a symbolic link"):
+        load({}, environ={}, working=repository)
+    assert list(chosen.parent.iterdir()) == []
+
+
+def test_links_outside_of_repositories_and_of_plain_files_are_the_users(memory: Path, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "lib" / "_system").symlink_to(tmp_path / "disk")
+    assert load({"base": tmp_path / "lib"}, environ={}).base == tmp_path / "lib"
+    (memory / "notes.md").symlink_to(tmp_path / "disk")
+    assert load({"base": memory}, environ={}).base == memory
+
+
 # -- the work toolset's file
 
 

@@ -21,7 +21,7 @@ from tallystick.approvals import digest, is_approved
 from tallystick.errors import InvalidArgument
 from tallystick.plain_formats import NotPlain, read_plain_toml
 from tallystick.regular_files import read_bounded
-from tallystick.repository import find_memory, lies_in_repository
+from tallystick.repository import find_link, find_memory, lies_in_repository
 
 FILE_NAME = "tallystick.toml"
 FILE_BYTES_MAX = 64 << 10
@@ -551,7 +551,8 @@ def load(
     for name, value, source in _spoken(rows, flags or {}, environ, ("base",)):
         found.setdefault(name, _converted(rows[name], value, source))
     working = working or Path.cwd()
-    base = working / usable_base(found.get("base") or default_base(working))
+    base = Path(os.path.normpath(working / usable_base(found.get("base") or default_base(working))))
+    require_own_files(base)
     others = tuple(name for name in rows if name != "base")
     for name, value, source in _spoken(rows, flags or {}, environ, others):
         found.setdefault(name, _converted(rows[name], value, source))
@@ -561,7 +562,7 @@ def load(
             raise _unconfirmed(name, file.path)
     for name, value in file.taken.items():
         found.setdefault(name, _converted(rows[name], value, str(file.path)))
-    return Settings(**{**found, "base": Path(os.path.normpath(base))})
+    return Settings(**{**found, "base": base})
 
 
 def usable_base(said: Path) -> Path:
@@ -637,17 +638,34 @@ def settings_file(path: Path, data: bytes, values: dict[str, Any], harmless: Col
 
 
 def _is_trusted(path: Path, sha256: str) -> bool:
-    """Whether every setting in a file counts: it lies outside every repository or in the user's data
-    directory, or the user confirmed it. A clone or an archive may have brought any other file, even if its directory
-    was named on the command line."""
-    if not lies_in_repository(path):
+    """Whether every setting in a file counts: nobody else can have brought it, or the user confirmed it."""
+    if not _may_be_shipped(path):
         return True
     with suppress(InvalidArgument):
-        if Path(os.path.abspath(path)).is_relative_to(os.path.abspath(data_directory())):
-            return True
         record = confirmations_file()
         return not _lies_beside(record, path) and is_approved(record, path, sha256)
     return False
+
+
+def _may_be_shipped(path: Path) -> bool:
+    """Whether a clone or an archive may have brought a file: it lies in a repository, and not in the user's data
+    directory. That its directory was named on the command line changes nothing."""
+    if not lies_in_repository(path):
+        return False
+    with suppress(InvalidArgument):
+        return not Path(os.path.abspath(path)).is_relative_to(os.path.abspath(data_directory()))
+    return True
+
+
+def require_own_files(base: Path) -> None:
+    """Raises InvalidArgument for a base in a repository whose files are links: what is written to them would be written
+    to any file of the user that whoever packed it chose."""
+    if _may_be_shipped(base / FILE_NAME) and (link := find_link(base)) is not None:
+        raise InvalidArgument(
+            f"{link} is a symbolic link in a memory that lies in a repository: it may lead to any file of yours",
+            code="BASE_NOT_TRUSTED",
+            hint="remove the link if you did not make it; a base outside of every repository may have links",
+        )
 
 
 def _lies_beside(record: Path, path: Path) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +68,38 @@ def lies_in_repository(path: Path) -> bool:
         )
     except OSError:
         return True
+
+
+def find_link(base: Path) -> Path | None:
+    """Return a symbolic link in the place of a file or a directory that only programs write there, in any tenant."""
+    return next(_links_of_home(base), None)
+
+
+def _links_of_home(home: Path) -> Iterator[Path]:
+    for entry in _entries(home):
+        is_ours = entry.name in ("_system", "tenants") or entry.name.startswith("graph.db")
+        if is_ours and entry.is_symlink():
+            yield Path(entry.path)
+        elif entry.name == "_system":
+            yield from _links_below(Path(entry.path))
+        elif entry.name == "tenants":
+            for tenant in _entries(Path(entry.path)):
+                yield from [Path(tenant.path)] if tenant.is_symlink() else _links_of_home(Path(tenant.path))
+
+
+def _links_below(directory: Path) -> Iterator[Path]:
+    for entry in _entries(directory):
+        if entry.is_symlink():
+            yield Path(entry.path)
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _links_below(Path(entry.path))
+
+
+def _entries(directory: Path) -> list[os.DirEntry[str]]:
+    """None if it is not there or cannot be read."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        return list(entries)
+    return []
 
 
 def _exists(path: Path) -> bool:

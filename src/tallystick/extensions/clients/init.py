@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tallystick.config import data_directory, home_directory, usable_base
+from tallystick.config import data_directory, home_directory, require_own_files, usable_base
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.extensions.clients import client_files, entries, instructions, json_splice
 from tallystick.extensions.clients.client_files import RecordedFile, RecordedSplice, own_directories
@@ -147,6 +147,7 @@ def prepare(request: Request, machine: Machine) -> Prepared:
     """Raises NotFound outside of a repository, and InvalidArgument for a client that is not known or has no such
     file."""
     place = _place(request, machine)
+    require_own_files(place.memory)
     found = find_clients(machine, place.root)
     chosen = _chosen(request, found)
     notes: list[str] = []
@@ -488,6 +489,7 @@ def prepare_removal(request: Request, machine: Machine, *, forced: frozenset[str
     """Of what was put into files here, by this record or by what it says. `forced`: files, as the plan names them,
     from which it also goes where somebody changed it."""
     place = _place_of_removal(request, machine)
+    require_own_files(place.memory)
     record = client_files.read_record(_system(place))
     files = _to_clean(request, machine, place, record.files)
     steps = tuple(_plan_cut(file, wanted, known, place, str(file) in forced) for file, wanted, known in files)
