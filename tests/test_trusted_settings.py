@@ -298,6 +298,8 @@ BOMB = "a: &a [x, x]\n" + "".join(
         pytest.param("agent_identity: &a me", "has an anchor or an alias", id="anchor"),
         pytest.param("agent_identity: !!str me", "has a tag", id="tag"),
         pytest.param("a: " + "[" * 50 + "]" * 50, "is nested deeper", id="deep"),
+        pytest.param("claim_ttl_minutes: " + "9" * 5_000, "is not YAML: Exceeds the limit", id="number"),
+        pytest.param("agent_identity: 2026-99-99", "is not YAML: month must be", id="date"),
         pytest.param("#" + "x" * config.FILE_BYTES_MAX, "is larger than", id="large"),
     ],
 )
@@ -313,6 +315,7 @@ def test_the_file_is_plain_and_small(tmp_path: Path, text: str, problem: str) ->
         pytest.param("#" + "x" * config.FILE_BYTES_MAX, "is larger than", id="large"),
         pytest.param("max_hops." + "a." * 20_000 + "a = 1", "has a line with more than 100 dots", id="deep"),
         pytest.param("toolsets = [[1]]", "takes a value", id="nested"),
+        pytest.param("max_hops = " + "9" * 5_000, "is not TOML: Exceeds the limit", id="number"),
     ],
 )
 def test_so_are_the_settings(tmp_path: Path, text: str, problem: str) -> None:

@@ -23,7 +23,7 @@ def read_plain_toml(data: bytes) -> dict[str, Any]:
         raise NotPlain(f"has a line with more than {_LINE_DOTS_MAX} dots")
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise NotPlain(f"is not TOML: {error}") from error
 
 
@@ -35,7 +35,10 @@ def read_plain_yaml(data: bytes) -> Any:
         text = data.decode("utf-8-sig")
         _check_plain(yaml.parse(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except NotPlain:
+        raise
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        # What looks like a date or a number is made into one, whichever setting it is given to.
         raise NotPlain(f"is not YAML: {error}") from error
 
 

@@ -91,6 +91,7 @@ def test_it_looks_as_if_its_owner_had_written_it() -> None:
         ("[[mcp_servers]]\nname = 'x'", "is no table"),
         ("\x00", "line 1"),
         ("a = " + "[" * 5000, ""),
+        ("a = " + "9" * 5000, "Exceeds the limit"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str, told: str) -> None:

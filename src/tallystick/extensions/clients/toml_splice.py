@@ -26,7 +26,7 @@ def parse(text: str) -> dict[str, Any]:
     """Raises Unreadable with line and column."""
     try:
         return tomllib.loads(text.removeprefix("\ufeff"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Unreadable(str(error)) from None
 
 
