@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tallystick.extensions.hooks.graph import opened
+from tallystick.extensions.hooks.log_tail import Away
 from tests.hook.memories import Memory
 
 
@@ -96,3 +99,42 @@ def test_the_atoms_of_a_file_are_those_that_the_tool_finds(memory: Memory) -> No
             found = memory.call("query_graph", operation="context", projectId="shop", paths=path)["data"]
             expected = {atom["id"] for atom in found["orphanAtoms"]}
             assert {atoms[each] for each in graph.about_file(path)} == {atoms[each] for each in expected}, path
+
+
+@pytest.fixture
+def mirrored(memory: Memory) -> Memory:
+    memory.note("one", title="One")
+    memory.follow("sql")
+    return memory
+
+
+def forge(memory: Memory, *statements: str) -> None:
+    with closing(sqlite3.connect(memory.home / "graph.db", isolation_level=None)) as db:
+        for statement in ('UPDATE nodes SET attrs = \'{"title":"planted"}\'', *statements):
+            db.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE key = 'head'",
+        "UPDATE meta SET value = json_remove(value, '$.commit_id') WHERE key = 'head'",
+    ],
+    ids=["no position", "no commit"],
+)
+def test_rows_of_a_mirror_that_names_no_commit_are_not_shown(mirrored: Memory, statement: str) -> None:
+    """They could be of any log: what is shown comes from the log then."""
+    forge(mirrored, statement)
+    with opened(mirrored.home, mirrored.home / "graph.db") as graph:
+        note = graph.note("one")
+    assert note is not None
+    assert note.attrs == {"title": "One"}
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_a_mirror_of_another_log_is_not_believed(mirrored: Memory, is_behind: bool) -> None:
+    forge(mirrored, f"UPDATE meta SET value = json_set(value, '$.commit_id', '{'0' * 64}') WHERE key = 'head'")
+    if is_behind:
+        mirrored.note("two")
+    with pytest.raises(Away), opened(mirrored.home, mirrored.home / "graph.db"):
+        pass

@@ -437,6 +437,18 @@ async def test_what_arrives_is_told_no_more_to_who_logged_out(issuer: str, tmp_p
             assert b"plan" in (await his() or b"")
 
 
+async def test_a_logout_ends_what_arrives_through_another_process(issuer: str, tmp_path: Path) -> None:
+    client = await register(issuer, SITE)
+    async with serving(issuer, tmp_path, client=client) as site, serving(issuer, tmp_path, client=client) as other:
+        alice, elsewhere = Browser(site, "alice"), Browser(other, "alice")
+        token = page_token(await alice.visit())
+        elsewhere.take(alice.keep())
+        async with listening(elsewhere) as hers:
+            assert await hers() == b"retry: 5000\n\n"
+            assert (await alice.post("/logout", token=token)).status_code == 200
+            assert await hers() is None
+
+
 @asynccontextmanager
 async def listening(person: Browser) -> AsyncIterator[Callable[[], Awaitable[bytes | None]]]:
     """What the next piece of the stream says; None at its end."""
