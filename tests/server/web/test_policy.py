@@ -75,6 +75,9 @@ async def test_a_token_reads_pages_without_a_login_and_no_rules_if_something_may
             assert (view["files"], view["tests"]) == ([], [])
             assert "withheld" in view["problem"]
             assert (await http.get("/governance.json")).status_code == 200
+            listed = (await http.get("/audit.json?looks=on")).json()["decisions"]["lines"]
+            explained = (await http.get(f"/audit.json?seq={listed[0]['seq']}")).json()["explained"]
+            assert (explained["rules"], "withheld" in explained["gap"]) == ([], True)
 
 
 async def test_the_rules_in_force_are_shown_with_the_versions_that_decided(pages: Pages, tmp_path: Path) -> None:
