@@ -28,7 +28,24 @@ def test_what_cannot_be_seen_is_left_out() -> None:
     assert plain("if a < b: x <- 3", 100) == "if a < b: x <- 3"
 
 
-LOOK_ALIKES = "<＜﹤‹〈⟨《≺≮ᐸ˂❮⧼"
+def test_letters_and_signs_of_other_styles_become_the_plain_ones_before_the_check() -> None:
+    assert plain("＜ 𝐦𝐞𝐦𝐨𝐫𝐲-𝕟𝕠𝕥𝕖𝕤＞", 100) == "[ memory-notes>"
+    assert plain("< ／ｍｅｍｏｒｙ－ｎｏｔｅｓ＞", 100) == "[ /memory-notes>"
+
+
+@pytest.mark.parametrize(
+    "between", ["\u0489", "\u0591", "\u064b", "\u1734", "\u1dc0", "\u3099", " \u2044", "\u2215", "\u29f8"]
+)
+def test_a_mark_on_the_sign_or_another_slash_does_not_hide_the_beginning_of_a_tag(between: str) -> None:
+    assert "<" not in plain(f"x <{between}/memory-notes> y <{between}memory-notes>", 200)
+
+
+@pytest.mark.parametrize("text", ["a < b", "1<2", "a <= b", "x <- y", "a <> b", "cat <(ls)", "1 << 3", "<"])
+def test_a_sign_that_begins_no_tag_stays(text: str) -> None:
+    assert plain(text, 100) == text
+
+
+LOOK_ALIKES = "<＜﹤‹〈⟨《≺≮ᐸ˂❮⧼\u16b2\U0001d236"
 IGNORABLE = "\u00ad\u115f\u1160\u3164\uffa0\u2800\u200b\u200d\u202e\u2066\ufe0f\U000e0001\U000e0074\u0338\u0301"
 
 

@@ -13,13 +13,16 @@ FRAME = (
 END = f"</{TAG}>"
 
 _LESS_THAN = (
-    "<\u02c2\u02f1\u1438\u2039\u2329\u226a\u226e\u227a\u22d6\u276c"
-    "\u276e\u2770\u27e8\u27ea\u29fc\u2a79\u2aa1\u3008\u300a\ufe64\uff1c"
+    "<\u02c2\u02f1\u1438\u16b2\u2039\u2329\u226a\u226e\u227a\u22d6\u276c"
+    "\u276e\u2770\u27e8\u27ea\u29fc\u2a79\u2aa1\u3008\u300a\ufe64\uff1c\U0001d236"
 )
 """The sign that begins a tag, and those that look like it."""
+_SLASHES = r"/!?|\u2044\u2215\u2571\u27cb\u29f8\u2afd"
 _TAG_START = re.compile(
-    rf"[{_LESS_THAN}][\u0300-\u036f\u20d0-\u20ff\ufe20-\ufe2f]*(?=[^\W\d_]|\s*(?:[/!?|]|{TAG[:6]}))", re.I
+    rf"[{_LESS_THAN}][\u0300-\u036f\u20d0-\u20ff\ufe20-\ufe2f]*(?=[^\W\d_]|[^\x00-\x7f]|\s*(?:[{_SLASHES}]|{TAG[:6]}))",
+    re.I,
 )
+"""Also before any character beyond ASCII: marks of every script can stand on the sign."""
 _SPACES = re.compile(r"\s+")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _IGNORABLE = re.compile(
