@@ -340,6 +340,14 @@ def test_a_size_that_no_piece_has_is_refused(place: Place, size: int) -> None:
     assert_refused(place, "MANIFEST_REFUSED")
 
 
+@pytest.mark.parametrize("changed", [-(1 << 63), 1 << 63, 1 << 80])
+def test_a_time_that_no_file_has_is_refused(place: Place, changed: int) -> None:
+    place.back_up()
+    file = StoredFile("a.txt", [put(place, b"x")], changed)
+    forge_tenant(place, lambda each: msgspec.structs.replace(each, files=[file]))
+    assert_refused(place, "MANIFEST_REFUSED")
+
+
 # -- figures
 
 
@@ -386,6 +394,7 @@ FORGED: dict[str, Change] = {
     "no parts": tenant_with(log=[]),
     "redaction that is not there": tenant_with(redactions=[RedactionNote(2, 1)]),
     "checkpoint": tenant_with(checkpoint=checkpoint(2)),
+    "checkpoint past the end": tenant_with(checkpoint=checkpoint(3)),
     "checkpoint that is none": tenant_with(checkpoint="x"),
 }
 

@@ -79,16 +79,19 @@ class SignedTree:
         return self.checkpoint is not None and self._tree.size == self.checkpoint.size
 
     def require_root(self) -> None:
-        """Raises Corrupt for another tree. One that is larger than the log was not reached."""
+        """Raises Corrupt for another tree. It is not reached if only a part of the log was restored."""
         if self.checkpoint is not None and self.is_reached and self._tree.root() != self.checkpoint.root:
             raise refused(self._tenant, f"its checkpoint of {self.checkpoint.size} commits is not of this log")
 
 
 def _checkpoint_of(tenant: TenantBackup) -> Checkpoint:
     try:
-        return parse_checkpoint(parse_note(tenant.checkpoint.encode()))
+        checkpoint = parse_checkpoint(parse_note(tenant.checkpoint.encode()))
     except NoteRefused as error:
         raise refused(tenant, f"its checkpoint cannot be read: {error.message}") from None
+    if checkpoint.size > tenant.head.count:
+        raise refused(tenant, f"its checkpoint is of {checkpoint.size} commits, and its log has {tenant.head.count}")
+    return checkpoint
 
 
 def refused(tenant: TenantBackup, problem: str) -> Corrupt:

@@ -55,7 +55,7 @@ class StoredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     """Below the tenant's home."""
     pieces: list[Piece]
-    changed: int = 0
+    changed: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] = 0
     """When it was changed last, in nanoseconds; of files that may change."""
 
     @property
