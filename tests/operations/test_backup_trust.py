@@ -182,6 +182,34 @@ def test_what_the_settings_of_the_base_name_is_not_restored(place: Place) -> Non
         assert [path.name for path in base.rglob("*") if path.is_file()] == ["tallystick.toml"]
 
 
+def test_what_the_settings_of_a_copy_name_by_now_is_not_written_when_it_follows(place: Place) -> None:
+    place.back_up()
+    follow = readers(place)[1]
+    place.shell.run(*follow)
+    (place.shell.base / "rules").mkdir()
+    (place.shell.base / "rules/own.rego").write_text("x")
+    place.back_up()
+    followed = place.root / "followed"
+    (followed / "tallystick.toml").write_text(f'policy = "{followed}/rules"\n')
+    with pytest.raises(Corrupt) as refused:
+        place.shell.run(*follow)
+    assert (refused.value.code, (followed / "rules").exists()) == ("MANIFEST_REFUSED", False)
+
+
+def test_a_backup_takes_over_nothing_from_a_manifest_with_other_names(place: Place) -> None:
+    """A tenant that is gone is carried on from one backup to the next, and no restore would take this one."""
+    place.back_up()
+
+    def changed(manifest: Manifest) -> Manifest:
+        tenant = msgspec.structs.replace(manifest.tenants[0], tenant="../x")
+        return msgspec.structs.replace(manifest, tenants=[*manifest.tenants, tenant])
+
+    forge(place, changed)
+    place.shell.write(node("c"))
+    assert place.back_up()["number"] == 2
+    assert [each["tenant"] for each in place.restore()["tenants"]] == ["acme", "default"]
+
+
 def test_a_copy_that_follows_refuses_what_a_restore_does(place: Place) -> None:
     place.back_up()
     follow = readers(place)[1]
@@ -277,6 +305,22 @@ def test_a_manifest_that_is_not_encrypted_does_not_take_the_place_of_one_that_is
     with pytest.raises(Corrupt) as refused:
         place.shell.run(*follow)
     assert refused.value.code == "BACKUP_NOT_ENCRYPTED"
+
+
+def test_pieces_that_are_not_encrypted_are_refused_and_put_again_encrypted(place: Place) -> None:
+    """Whichever version of the program named them in a manifest that is encrypted."""
+    from tallystick.operations.backups.encryption import parse_backup_keys
+
+    place.back_up()
+    plain = (place.store / "manifests/0000000001").read_bytes()
+    with_key(place)
+    keys = parse_backup_keys((place.root / "backup.key").read_text(), "the test")
+    assert keys.newest is not None
+    (place.store / "manifests/0000000001").write_bytes(keys.newest.seal("manifests/0000000001", plain))
+    assert_refused(place, "BACKUP_NOT_ENCRYPTED")
+    assert "not encrypted" in place.shell.main("backup", "verify", place.url, *place.extra).err
+    place.back_up()
+    place.restore()
 
 
 def test_a_key_that_comes_later_encrypts_everything_and_the_older_backups_expire(place: Place) -> None:
@@ -412,6 +456,18 @@ def test_a_redaction_that_the_manifest_leaves_out_is_refused(place: Place) -> No
     place.back_up()
     forge_tenant(place, tenant_with(redactions=[]))
     assert_refused(place, "MANIFEST_REFUSED")
+
+
+def test_a_copy_that_follows_compares_the_redactions_too(place: Place) -> None:
+    place.back_up()
+    follow = readers(place)[1]
+    place.shell.run(*follow)
+    place.shell.write({"op": "REDACT_NODE", "node_id": "a", "reason": "asked"})
+    place.back_up()
+    forge_tenant(place, tenant_with(redactions=[]))
+    with pytest.raises(Corrupt) as refused:
+        place.shell.run(*follow)
+    assert refused.value.code == "MANIFEST_REFUSED"
 
 
 def test_a_log_of_another_tenant_is_refused(place: Place) -> None:
