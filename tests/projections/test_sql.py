@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -484,6 +485,22 @@ def test_a_file_that_is_no_database_is_left_alone_unless_it_is_called_as_ours(tm
     setup.path.write_text("damage")
     assert setup.ask("SELECT id FROM nodes") == [("a",)]
     setup.close()
+
+
+def test_the_journal_of_another_program_is_left_to_it(tmp_path: Path) -> None:
+    """Whoever opens and closes a database in the ordinary way takes in what lies beside it."""
+    (tmp_path / "open").mkdir()
+    theirs = tmp_path / "closed" / "theirs.db"
+    with closing(sqlite3.connect(tmp_path / "open" / "theirs.db", isolation_level=None)) as db:
+        db.execute("CREATE TABLE theirs (secret)")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("INSERT INTO theirs VALUES (1)")
+        shutil.copytree(tmp_path / "open", theirs.parent)
+    before = {each.name: each.read_bytes() for each in theirs.parent.iterdir()}
+    assert before["theirs.db-wal"]
+    with pytest.raises(StorageRefused, match="another program"):
+        SqlProjection(theirs).position()
+    assert {each.name: each.read_bytes() for each in theirs.parent.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["graph.db", "other.db"])
