@@ -592,7 +592,7 @@ def _unusable_base(base: Path, because: str) -> InvalidArgument:
 
 HARMLESS = frozenset({
     "tenant", "agent_identity", "toolsets", "tools", "read_only", "tool_names", "validation_errors", "max_hops",
-    "pin_knowledge", "stale_makes_work", "audit_strict", "log_level", "log_format",
+    "pin_knowledge", "stale_makes_work", "secrets", "audit_strict", "log_level", "log_format",
 })  # fmt: skip
 """Settings that name no address, no file and no command, and that let in no caller: they count wherever they stand."""
 

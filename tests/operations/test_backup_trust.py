@@ -309,7 +309,7 @@ def test_a_manifest_that_is_not_encrypted_does_not_take_the_place_of_one_that_is
 
 def test_pieces_that_are_not_encrypted_are_refused_and_put_again_encrypted(place: Place) -> None:
     """Whichever version of the program named them in a manifest that is encrypted."""
-    from tallystick.operations.backups.encryption import parse_backup_keys
+    from tallystick.extensions.backup.encryption import parse_backup_keys
 
     place.back_up()
     plain = (place.store / "manifests/0000000001").read_bytes()
