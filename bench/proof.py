@@ -14,7 +14,7 @@ from bench import Row, percentile
 from bench.bases import fill, note, seal
 from tallystick.commits.signed_note import SignerKey
 from tallystick.extensions.proofs.checkpoints import is_shown, sign
-from tallystick.extensions.proofs.operations.proofs import prove_stored
+from tallystick.extensions.proofs.prove import prove_stored
 from tallystick.extensions.proofs.tiles import read_place
 from tallystick.log import Head, head_after, tree_directory
 from tallystick.log.checkpoint import check_opened

@@ -59,8 +59,8 @@ MODULES = {
         ["tests/test_standalone_parts.py", "tests/test_standalone_files.py"],
     ),
     "log_proof": ("log/proof.py", ["tests/log/test_proof.py"]),
-    "proofs": ("extensions/proofs/operations/proofs.py", ["tests/operations/test_proof_parts.py"]),
-    "receipts": ("extensions/proofs/operations/receipts.py", ["tests/operations/test_receipt_parts.py"]),
+    "proofs": ("extensions/proofs/prove.py", ["tests/operations/test_proof_parts.py"]),
+    "receipts": ("extensions/proofs/receipts.py", ["tests/operations/test_receipt_parts.py"]),
 }
 
 SETTINGS = """

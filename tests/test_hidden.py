@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import Denied, NotFound
-from tallystick.extensions.proofs.operations.proofs import find_commit
+from tallystick.extensions.proofs.prove import find_commit
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.replay import replay
 from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store

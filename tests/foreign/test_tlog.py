@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey, verifier_key
-from tallystick.extensions.proofs.operations.witness import Witness
+from tallystick.extensions.proofs.witness import Witness
 from tallystick.extensions.proofs.witness_request import encode_request
 from tallystick.log import Head, tree_directory
 from tallystick.log.checkpoint import Known, read_kept

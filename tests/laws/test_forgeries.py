@@ -23,7 +23,6 @@ from tallystick.commits import Commit, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, parse_checkpoint, parse_note
 from tallystick.errors import Corrupt
-from tallystick.extensions.proofs.operations.proofs import check_proof, prove_stored, refuse_split_view
 from tallystick.extensions.proofs.proof_file import (
     ConsistencyProof,
     InclusionProof,
@@ -33,6 +32,7 @@ from tallystick.extensions.proofs.proof_file import (
     inclusion_file,
     parse_proof,
 )
+from tallystick.extensions.proofs.prove import check_proof, prove_stored, refuse_split_view
 from tallystick.extensions.proofs.tiles import TilesProjection
 from tallystick.log import Entry, Head, head_after, tree_directory
 from tallystick.log.head_file import encode_head

@@ -13,8 +13,8 @@ import verify_standalone
 from tallystick.commits import Commit, Operation, Verb, chain
 from tallystick.commits.signed_note import NoteRefused
 from tallystick.errors import Corrupt
-from tallystick.extensions.proofs.operations.proofs import check_proof
 from tallystick.extensions.proofs.proof_file import Trust, inclusion_file
+from tallystick.extensions.proofs.prove import check_proof
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tallystick.errors import Denied, InvalidArgument, NotFound
-from tallystick.extensions.proofs.operations.receipts import evidence_of
+from tallystick.extensions.proofs.receipts import evidence_of
 from tallystick.operations.checks import (
     allowed_file,
     choose,

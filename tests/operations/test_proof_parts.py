@@ -10,8 +10,9 @@ import pytest
 
 from tallystick.commits.signed_note import Checkpoint, NoteRefused
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
-from tallystick.extensions.proofs.operations import proofs
-from tallystick.extensions.proofs.operations.proofs import (
+from tallystick.extensions.proofs import prove as proofs
+from tallystick.extensions.proofs.proof_file import Trust, consistency_file, inclusion_file
+from tallystick.extensions.proofs.prove import (
     CheckedProof,
     MadeInclusion,
     check_proof,
@@ -24,7 +25,6 @@ from tallystick.extensions.proofs.operations.proofs import (
     read_bounded,
     refuse_split_view,
 )
-from tallystick.extensions.proofs.proof_file import Trust, consistency_file, inclusion_file
 from tallystick.extensions.proofs.tiles import TilesProjection, read_place
 from tallystick.log import Head, head_after, tree_directory
 from tallystick.policy import Action, Decision, Request

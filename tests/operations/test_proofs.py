@@ -12,8 +12,8 @@ import verify_standalone
 from tallystick.cli.tool_client import ask
 from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
-from tallystick.extensions.proofs.operations.proofs import CheckedProof, check_proof, prove_continuation
 from tallystick.extensions.proofs.proof_file import Trust, parse_proof
+from tallystick.extensions.proofs.prove import CheckedProof, check_proof, prove_continuation
 from tallystick.log import tree_directory
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http

@@ -13,14 +13,7 @@ import pytest
 from tallystick.audit.reads import AuditRead, AuditReads, Span
 from tallystick.commits import Commit
 from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound
-from tallystick.extensions.proofs.operations import receipts
-from tallystick.extensions.proofs.operations.receipts import (
-    MadeReceipt,
-    evidence_of,
-    make_receipt,
-    with_proof,
-    write_receipt,
-)
+from tallystick.extensions.proofs import receipts
 from tallystick.extensions.proofs.proof_file import Trust, inclusion_file
 from tallystick.extensions.proofs.receipt import (
     Cited,
@@ -31,6 +24,13 @@ from tallystick.extensions.proofs.receipt import (
     TaskNamed,
     check_receipt,
     entry_of,
+)
+from tallystick.extensions.proofs.receipts import (
+    MadeReceipt,
+    evidence_of,
+    make_receipt,
+    with_proof,
+    write_receipt,
 )
 from tallystick.extensions.proofs.tiles import TilesProjection
 from tallystick.log import Head, head_after, tree_directory

@@ -13,9 +13,9 @@ import pytest
 from tallystick.commits.signed_note import WITNESS_KEY, Checkpoint, NoteRefused, SignerKey, parse_note
 from tallystick.commits.tree import consistency_proof, leaf_hash, node_hash, root
 from tallystick.errors import Corrupt, InvalidArgument
-from tallystick.extensions.proofs.operations import witness as witnessing
-from tallystick.extensions.proofs.operations.witness import Seen, Witness
+from tallystick.extensions.proofs import witness as witnessing
 from tallystick.extensions.proofs.routes.witness import PATH, witness_app
+from tallystick.extensions.proofs.witness import Seen, Witness
 from tallystick.extensions.proofs.witness_request import encode_request, parse_request
 
 ORIGIN = "memory.example/team"

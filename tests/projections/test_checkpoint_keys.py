@@ -12,7 +12,7 @@ import pytest
 from tallystick.commits.signed_note import WITNESS_KEY, NoteRefused, SignerKey, signer_key
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings, load
 from tallystick.errors import InvalidArgument
-from tallystick.extensions.proofs.checkpoint_keys import load_keys, parse_keys, read_key_file, write_key_file
+from tallystick.extensions.proofs.keys import load_keys, parse_keys, read_key_file, write_key_file
 from tallystick.log.checkpoint import read_verifier_keys
 
 NAME = "memory.example/team"

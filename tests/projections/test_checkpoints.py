@@ -22,8 +22,8 @@ from tallystick.commits.signed_note import (
 )
 from tallystick.commits.tree import EMPTY_ROOT, Frontier, leaf_hash, node_hash
 from tallystick.errors import Conflict, Corrupt, StorageRefused
-from tallystick.extensions.proofs.checkpoint_keys import write_key_file
 from tallystick.extensions.proofs.checkpoints import SignedTiles, is_shown, sign
+from tallystick.extensions.proofs.keys import write_key_file
 from tallystick.extensions.proofs.tiles import entry_of, read_place
 from tallystick.log import Entry, Head, checkpoint_path, tree_directory
 from tallystick.log.checkpoint import Comparison, Known, check_opened, read_kept, read_known
@@ -289,7 +289,7 @@ _SIGNING = """
 import sys
 from pathlib import Path
 from tallystick.log.files import FilesLog
-from tallystick.extensions.proofs.checkpoint_keys import read_key_file
+from tallystick.extensions.proofs.keys import read_key_file
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place

@@ -10,8 +10,8 @@ import pytest
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.extensions.proofs.checkpoints import WITNESSED_EVERY_SECONDS, SignedTiles, cosign, sign
-from tallystick.extensions.proofs.operations.witness import NotContinued, OtherSize, Witness
 from tallystick.extensions.proofs.tiles import TilesProjection, read_place
+from tallystick.extensions.proofs.witness import NotContinued, OtherSize, Witness
 from tallystick.extensions.proofs.witnesses import Post, Reply, WitnessAddress, Witnesses, parse_witnesses
 from tallystick.log import checkpoint_path, tree_directory
 from tallystick.log.checkpoint import Known, read_kept, read_known

@@ -13,7 +13,7 @@ import pytest
 from tallystick import app
 from tallystick.clock import wall_clock
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
-from tallystick.extensions.proofs.operations.checkpoint import sign_checkpoint
+from tallystick.extensions.proofs.checkpoints import sign_checkpoint
 from tallystick.extensions.web.reports import work_board
 from tallystick.extensions.web.reports.work_board import CARDS_MAX, TREE_MAX, list_projects, show_project
 from tallystick.toolsets.claims import Claims

@@ -18,8 +18,8 @@ from tallystick.operations.doctor import RESTORE, Finding
 def check_checkpoint(settings: Settings) -> Iterator[Finding]:
     if not checkpoint_path(settings.home).exists():
         return
-    from tallystick.extensions.proofs.checkpoint_keys import load_keys
     from tallystick.extensions.proofs.checkpoints import is_in_tiles
+    from tallystick.extensions.proofs.keys import load_keys
     from tallystick.extensions.proofs.tiles import read_place
     from tallystick.log.checkpoint import behind, beside, read_kept
     from tallystick.projections.worker import trouble_of

@@ -12,7 +12,7 @@ from tallystick.cli.output import emit, note, say, table, write
 from tallystick.config import FILE_NAME
 
 if TYPE_CHECKING:
-    from tallystick.extensions.proofs.operations.keys import KeyFile
+    from tallystick.extensions.proofs.keys import KeyFile
 
 commands = command_group("Make, list and rotate the keys that checkpoints are signed with.")
 File = Annotated[
@@ -39,7 +39,7 @@ def checkpoint(json: Json = False, base: Base = None, tenant: Tenant = None) -> 
       tallystick checkpoint --json
     """
     from tallystick import app
-    from tallystick.extensions.proofs.operations.checkpoint import sign_checkpoint
+    from tallystick.extensions.proofs.checkpoints import sign_checkpoint
 
     signed = sign_checkpoint(app.operation_context(existing(base=base, tenant=tenant)))
     if json:
@@ -75,7 +75,7 @@ def new(
     Examples:
       tallystick keys new memory.example/team --file ~/.config/tallystick/checkpoint.key
     """
-    from tallystick.extensions.proofs.operations.keys import new_key
+    from tallystick.extensions.proofs.keys import new_key
 
     settings = settled(base=base)
     made = new_key(settings, name, file, witness=witness)
@@ -93,7 +93,7 @@ def list_(file: File = None, json: Json = False, base: Base = None, tenant: Tena
       tallystick keys list
       tallystick keys list --file ~/.config/tallystick/checkpoint.key --json
     """
-    from tallystick.extensions.proofs.operations.keys import list_keys
+    from tallystick.extensions.proofs.keys import list_keys
 
     found = list_keys(settled(base=base, tenant=tenant), file)
     if json:
@@ -125,7 +125,7 @@ def rotate(
       tallystick keys rotate
       tallystick keys rotate --finish
     """
-    from tallystick.extensions.proofs.operations.keys import rotate_keys
+    from tallystick.extensions.proofs.keys import rotate_keys
 
     _draw_verifiers(rotate_keys(settled(base=base), file, finish=finish), json)
     if not json:
@@ -146,7 +146,7 @@ def quantum(file: File = None, json: Json = False, base: Base = None) -> None:
       tallystick keys quantum
       tallystick keys quantum --file ~/.config/tallystick/checkpoint.key
     """
-    from tallystick.extensions.proofs.operations.keys import add_quantum_key
+    from tallystick.extensions.proofs.keys import add_quantum_key
 
     _draw_verifiers(add_quantum_key(settled(base=base), file), json)
     if not json:
@@ -162,8 +162,8 @@ def verifier(file: File = None, json: Json = False, base: Base = None, tenant: T
       tallystick keys verifier > memory.vkey
       tallystick keys verifier --tenant acme
     """
-    from tallystick.extensions.proofs.operations.checkpoint import no_key
-    from tallystick.extensions.proofs.operations.keys import list_keys
+    from tallystick.extensions.proofs.checkpoints import no_key
+    from tallystick.extensions.proofs.keys import list_keys
 
     settings = settled(base=base, tenant=tenant)
     found = list_keys(settings, file)

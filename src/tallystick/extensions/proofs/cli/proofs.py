@@ -16,7 +16,7 @@ from tallystick.operations import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tallystick.extensions.proofs.operations.proofs import CheckedProof, MadeConsistency, MadeInclusion
+    from tallystick.extensions.proofs.prove import CheckedProof, MadeConsistency, MadeInclusion
 
 
 def prove(
@@ -53,8 +53,8 @@ def prove(
       tallystick prove --since last-year.checkpoint -o grown.tlog-consistency
     """
     from tallystick import app
-    from tallystick.extensions.proofs.operations.checkpoint import sign_if_configured
-    from tallystick.extensions.proofs.operations.proofs import prove_commit, prove_continuation, read_bounded
+    from tallystick.extensions.proofs.checkpoints import sign_if_configured
+    from tallystick.extensions.proofs.prove import prove_commit, prove_continuation, read_bounded
 
     if (named is None) == (since is None) or (since is not None and payload is not None):
         raise InvalidArgument(
@@ -116,8 +116,8 @@ def check(
 ) -> None:
     """`tallystick verify --proof`: needs no memory."""
     from tallystick.commits.signed_note import NoteRefused
-    from tallystick.extensions.proofs.operations.proofs import check_proof, read_bounded, refuse_split_view
     from tallystick.extensions.proofs.proof_file import Trust
+    from tallystick.extensions.proofs.prove import check_proof, read_bounded, refuse_split_view
     from tallystick.log.checkpoint import read_verifier_keys
 
     if not vkeys:

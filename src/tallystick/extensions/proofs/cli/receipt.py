@@ -14,8 +14,8 @@ from tallystick.cli.output import Styled, emit, note, say, visible
 from tallystick.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tallystick.extensions.proofs.operations.receipts import MadeReceipt
     from tallystick.extensions.proofs.receipt import CheckedReceipt, Evidence
+    from tallystick.extensions.proofs.receipts import MadeReceipt
 
 _MAKE = "make"
 
@@ -62,8 +62,8 @@ def make(
       tallystick receipt kT4mPzqLw2 -o ./receipts
     """
     from tallystick import app
-    from tallystick.extensions.proofs.operations.checkpoint import sign_checkpoint
-    from tallystick.extensions.proofs.operations.receipts import make_receipt, write_receipt
+    from tallystick.extensions.proofs.checkpoints import sign_checkpoint
+    from tallystick.extensions.proofs.receipts import make_receipt, write_receipt
 
     context = app.operation_context(existing(base=base, tenant=tenant))
     # Also says what to do where there is no key.
@@ -107,10 +107,10 @@ def verify(
     """
     from tallystick.commits.dsse import ENVELOPE_BYTES_MAX
     from tallystick.commits.signed_note import NoteRefused
-    from tallystick.extensions.proofs.operations.proofs import read_bounded
-    from tallystick.extensions.proofs.operations.receipts import PROOF, RECEIPT
     from tallystick.extensions.proofs.proof_file import Trust
+    from tallystick.extensions.proofs.prove import read_bounded
     from tallystick.extensions.proofs.receipt import check_receipt
+    from tallystick.extensions.proofs.receipts import PROOF, RECEIPT
     from tallystick.log.checkpoint import read_verifier_keys
 
     if not vkeys:

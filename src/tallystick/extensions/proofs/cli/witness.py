@@ -39,9 +39,9 @@ def witness(
       tallystick witness --key witness.key --logs team.vkey --state ./seen --http 0.0.0.0:8766
     """
     from tallystick.cli.serving import parse_address
-    from tallystick.extensions.proofs.checkpoint_keys import read_key_file
-    from tallystick.extensions.proofs.operations.witness import Witness
+    from tallystick.extensions.proofs.keys import read_key_file
     from tallystick.extensions.proofs.routes.witness import PATH, serve_witness
+    from tallystick.extensions.proofs.witness import Witness
     from tallystick.log.checkpoint import read_verifier_keys
 
     settled()

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from tallystick.app.context import AppContext
 from tallystick.commits.signed_note import decode_size
 from tallystick.errors import TallystickError
-from tallystick.extensions.proofs.operations.proofs import prove_commit, prove_since
+from tallystick.extensions.proofs.prove import prove_commit, prove_since
 from tallystick.policy import Action, Principal
 from tallystick.server import Offer
 from tallystick.server.answers import json_answer, retry_after, status_of

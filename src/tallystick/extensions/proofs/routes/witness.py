@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.extensions.proofs.operations.witness import NotContinued, NotSigned, OtherSize, UnknownLog, Witness
+from tallystick.extensions.proofs.witness import NotContinued, NotSigned, OtherSize, UnknownLog, Witness
 from tallystick.extensions.proofs.witness_request import BODY_BYTES_MAX
 from tallystick.server.connections import Bounds
 from tallystick.server.http import run_http

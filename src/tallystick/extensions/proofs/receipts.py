@@ -19,7 +19,7 @@ from tallystick.commits import Commit, Verb
 from tallystick.commits.dsse import parse_envelope, sign_statement
 from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Conflict, InvalidArgument, NotFound
-from tallystick.extensions.proofs.operations.proofs import prove_commit
+from tallystick.extensions.proofs.prove import prove_commit
 from tallystick.extensions.proofs.receipt import (
     ALLOW,
     GIT,
