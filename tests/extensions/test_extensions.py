@@ -75,7 +75,7 @@ def other(tmp_path: Path) -> Path:
     path = tmp_path / "site"
     path.mkdir()
     blocks = re.findall(r"`(\w+\.py)`.*?```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert [name for name, _ in blocks] == ["census.py", "census_command.py"]
+    assert [name for name, _ in blocks] == ["census.py", "census_command.py", "census_tools.py"]
     for name, code in blocks:
         (path / name).write_text(code)
     register(path, "census", "census:EXTENSION")
@@ -99,6 +99,15 @@ def test_the_extension_of_the_guide_has_a_command_and_a_check(other: Path, tmp_p
     assert (counted.returncode, counted.stdout) == (0, "1 commits\n"), counted.stderr
     assert "census" in tallystick("--help", path=other).stdout
     assert "no backups are made" in tallystick("doctor", "--base", base, path=other).stdout
+
+
+async def test_the_extension_of_the_guide_has_a_tool(other: Path, tmp_path: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(other)}
+    async with connect(tmp_path / "base", "--toolsets", "memory,census", environ=environ) as client:
+        await call(client, "memory.write", op="UPSERT_NODE", node={"id": "a", "type": "Note", "attrs": {}})
+        assert await call(client, "count_commits") == {"commits": 1}
+    async with connect(tmp_path / "base", environ=environ) as client:
+        assert "count_commits" not in {tool.name for tool in (await client.list_tools()).tools}
 
 
 FAULTS = {

@@ -20,7 +20,7 @@ from tallystick.toolsets.operation_arguments import OperationArguments, operatio
 HEX = "a" * 32
 TOOLS = {
     tool.name: tool
-    for toolset in (memory.TOOLSET, knowledge.TOOLSET, tasks.TOOLSET, work.TOOLSET)
+    for toolset in (memory.TOOLSET, knowledge.TOOLSET, tasks.toolset(), work.TOOLSET)
     for tool in toolset.tools
 }
 

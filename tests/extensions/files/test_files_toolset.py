@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import Conflict, TallystickError
-from tallystick.extensions.files.toolset import TOOLSET
+from tallystick.extensions.files.toolset import make_toolset
 from tallystick.extensions.files.viewing import ENTRIES_MAX
 from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
@@ -460,7 +460,14 @@ def test_a_content_file_is_guarded_as_its_node_is(tmp_path: Path) -> None:
 
 
 def test_the_toolset_can_be_shown_without_a_home() -> None:
-    assert [tool.name for tool in TOOLSET.tools] == ["view", "create", "str_replace", "insert", "delete", "rename"]
+    assert [tool.name for tool in make_toolset(None).tools] == [
+        "view",
+        "create",
+        "str_replace",
+        "insert",
+        "delete",
+        "rename",
+    ]
 
 
 class Private:

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.extensions.tasks.settings import read_pipelines
-from tallystick.extensions.tasks.toolset import TOOLSET
+from tallystick.extensions.tasks.toolset import toolset
 from tallystick.server.schemas import input_schema
 from tests.extensions.tasks.agents import TasksAgent
 
+TOOLSET = toolset()
 TOOLS = {
     "manage_container", "query_container", "query_sections", "manage_sections", "get_next_task", "get_next_feature",
     "get_blocked_tasks", "get_blocked_features", "manage_dependency", "query_dependencies", "query_workflow_state",

@@ -109,6 +109,3 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
     (plain_files.rename, arguments.Rename, "", "Rename or move a file",
      "Rename or move a file or directory. Refuses a name that is taken.", "ok path"),
 )  # fmt: skip
-
-TOOLSET = make_toolset(None)
-"""To be shown; its tools have no home to work in."""

@@ -114,5 +114,3 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str], ...] = (
     (get_tag_usage, arguments.TagUsage, "ri", "Who has a tag", "The projects, features and tasks with a tag."),
     (rename_tag, arguments.RenameTag, "i", "Rename a tag", "Rename a tag everywhere; dryRun tells what would change."),
 )  # fmt: skip
-
-TOOLSET = toolset()
