@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -99,6 +99,9 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Refers to a value that fulfils `app.proving.Proofs`: it signs the log, and proves what is in it."""
     open_paths: str = ""
     """Refers to a function of the settings that returns the beginnings of paths of its routes that need no token."""
+    site: str = ""
+    """Refers to a function of an `app.context.AppContext` that returns `server.pages.Pages`, or None if they are off.
+    One extension may draw the pages."""
     around_serving: str = ""
     """Refers to a function of an `app.context.AppContext` that returns an async context manager. A server enters it
     before it answers the first call, and leaves it when it stops."""
@@ -151,6 +154,10 @@ class Installed(msgspec.Struct, frozen=True):
 
     def open_paths(self) -> Iterator[Any]:
         return (load(each.open_paths) for each in self.extensions if each.open_paths)
+
+    def site(self) -> Callable[..., Any] | None:
+        """Return the function that makes the pages, if an extension draws them."""
+        return next((load(each.site) for each in self.extensions if each.site), None)
 
     def handler(self, option: str) -> Any:
         """Return the function for an option of a core command. Raises NotFound."""
@@ -210,3 +217,5 @@ def _check(extension: object, others: Sequence[Extension]) -> None:
             raise ValueError(f"the command '{taken[0]}' is that of the extension '{other.name}'")
         if taken := [name for name in extension.toolsets if name in other.toolsets]:
             raise ValueError(f"the toolset '{taken[0]}' is that of the extension '{other.name}'")
+        if extension.site and other.site:
+            raise ValueError(f"the pages are drawn by the extension '{other.name}'")

@@ -8,7 +8,6 @@ from tallystick.app.proving import all_proofs, proofs
 from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
 from tallystick.app.stores import erase, opened, operation_context, publish
 from tallystick.app.vocabularies import knowledge_context, toolsets
-from tallystick.extensions.web.wiring import web_pages
 
 __all__ = [
     "LINEAGE_TOKEN_VARIABLE",
@@ -29,5 +28,4 @@ __all__ = [
     "served",
     "system_user",
     "toolsets",
-    "web_pages",
 ]

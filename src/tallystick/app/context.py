@@ -11,6 +11,8 @@ from tallystick.config import Settings
 
 if TYPE_CHECKING:
     from tallystick.server import Offer
+    from tallystick.server.oauth.guard import Admission
+    from tallystick.server.workers import Worker
     from tallystick.sessions import Sessions
     from tallystick.store import Store
     from tallystick.tenant_projections import AllProjections
@@ -27,7 +29,11 @@ class AppContext(msgspec.Struct, frozen=True, kw_only=True):
     store: Callable[[], Store] | None = None
     """Returns the store. It is there once the toolsets are built."""
     offer: Offer | None = None
-    """What callers are offered, for routes."""
+    """What callers are offered, for routes and pages."""
+    admission: Admission | None = None
+    """Who checks tokens over HTTP. None if none are needed."""
+    worker: Worker | None = None
+    """Which of several processes behind one address this is. None for the only one."""
 
     def of(self, tenant: str) -> Settings:
         """Return the settings with this tenant."""

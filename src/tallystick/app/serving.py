@@ -36,7 +36,6 @@ from tallystick.extension import installed
 from tallystick.extensions.files import content_edits
 from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.extensions.vectors import model
-from tallystick.extensions.web.wiring import web_pages
 from tallystick.operations.child_command import start_command
 from tallystick.operations.tenants import tenants_of
 from tallystick.server import Offer
@@ -243,8 +242,9 @@ def serve_http(
             guarded = (
                 offer if admission is None else with_quotas(settings, offer, None if worker is None else worker.buckets)
             )
-            context = AppContext(settings=settings, offer=guarded)
-            pages = web_pages(settings, guarded, admission, worker)
+            context = AppContext(settings=settings, offer=guarded, admission=admission, worker=worker)
+            site = installed().site()
+            pages = None if site is None else site(context)
             application = http_app(
                 guarded,
                 hosts=[host, *settings.http_hosts],

@@ -31,8 +31,8 @@ from tallystick.server.progress import Begun, Tell, begin, find_token, notificat
 from tallystick.server.request_id import Bounded
 
 if TYPE_CHECKING:
-    from tallystick.extensions.web.responses import WebPages
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.pages import Pages
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class HttpFront:
         admission: Admission | None,
         direct: Mapping[str, Direct],
         fast_path: bool,
-        pages: WebPages | None = None,
+        pages: Pages | None = None,
     ) -> None:
         """`app` has the routes, `direct` those whose POST needs no routing. `run` is for whoever has no ASGI server:
         entered while we serve. Without `fast_path` all calls take the long way."""
@@ -174,9 +174,11 @@ class HttpFront:
         path = scope["path"]
         if path.startswith(admission.open_prefixes):
             return None
-        pages = self._web
-        if pages is not None and pages.login is not None and error.code == "MISSING_TOKEN":
-            return await pages.login.admit(scope, pages.routes, error)
+        if self._web is not None and error.code == "MISSING_TOKEN":
+            try:
+                return await self._web.admit(scope, error)
+            except TallystickError as refused:
+                error = refused
         return admission.refusal(path, error)
 
     async def _serve_mcp(

@@ -32,8 +32,8 @@ from tallystick.server.mcp import HttpTransports, http_transports
 from tallystick.server.rest import not_served, rest_calls, rest_routes
 
 if TYPE_CHECKING:
-    from tallystick.extensions.web.responses import WebPages
     from tallystick.server.oauth.guard import Admission
+    from tallystick.server.pages import Pages
 
 GRACE_SECONDS = 3
 
@@ -45,7 +45,7 @@ def http_app(
     origins: Sequence[str] = (),
     admission: Admission | None = None,
     more: Sequence[Route] = (),
-    pages: WebPages | None = None,
+    pages: Pages | None = None,
     fast_path: bool = True,
     one_process: bool = True,
 ) -> HttpFront:
@@ -124,7 +124,7 @@ async def _no_sse(request: Request) -> Response:
     return json_answer({"error": "SSE_NOT_OFFERED", "message": words}, 501)
 
 
-def _not_served(pages: WebPages | None) -> Callable[[Request, Exception], Response]:
+def _not_served(pages: Pages | None) -> Callable[[Request, Exception], Response]:
     def answer(request: Request, error: Exception) -> Response:
         page = None if pages is None else pages.not_served(request, error)
         return page or not_served(request, error)

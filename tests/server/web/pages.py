@@ -11,14 +11,17 @@ import httpx2
 import msgspec
 
 from tallystick import app
+from tallystick.app.context import AppContext
 from tallystick.config import Settings
 from tallystick.extensions.web.context import WebContext
 from tallystick.extensions.web.responses import WebPages
+from tallystick.extensions.web.wiring import web_pages
 from tallystick.operations import OperationContext
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
+from tallystick.server.oauth.guard import Admission
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge import make_tool_context
 from tests.multi_tenant import MultiTenantStore
@@ -101,8 +104,12 @@ def _client(front: HttpFront) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE)
 
 
+def pages_of(settings: Settings, offer: Offer, admission: Admission | None = None) -> WebPages | None:
+    return web_pages(AppContext(settings=settings, offer=offer, admission=admission))
+
+
 @asynccontextmanager
 async def serving_pages(base: Path, **settings: Any) -> AsyncIterator[Pages]:
     chosen = Settings(base=base, toolsets=("all",), **settings)
-    async with app.served(chosen) as offer, _client(http_app(offer, pages=app.web_pages(chosen, offer))) as http:
+    async with app.served(chosen) as offer, _client(http_app(offer, pages=pages_of(chosen, offer))) as http:
         yield Pages(offer, http)

@@ -11,14 +11,13 @@ import httpx2
 import msgspec
 import pytest
 
-from tallystick import app
 from tallystick.config import Settings
 from tallystick.extensions.web.actors import names_in
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
 from tests.command_line import CommandLine
 from tests.server.web.acting import form_of
-from tests.server.web.pages import HTML, SITE, Pages, by_tools, serving_pages
+from tests.server.web.pages import HTML, SITE, Pages, by_tools, pages_of, serving_pages
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +91,7 @@ async def test_a_program_that_reads_pages_with_its_token_is_no_person(tmp_path: 
         crawler = Principal(actor="crawler", trusted=False)
         offer = msgspec.structs.replace(pages.offer, principal_of=lambda scope: crawler)
         settings = Settings(base=tmp_path / "base", web_actor="nora")
-        front = http_app(offer, pages=app.web_pages(settings, offer))
+        front = http_app(offer, pages=pages_of(settings, offer))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE) as program:
             assert (await program.get("/search.json?q=plan")).status_code == 200
         assert ("crawler", "agent", "agent") in await drawn(pages, "/recall?actor=crawler&entity=plan")

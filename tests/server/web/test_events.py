@@ -15,7 +15,6 @@ import httpx2
 import msgspec
 import pytest
 
-from tallystick import app
 from tallystick.config import Settings
 from tallystick.extensions.web import events
 from tallystick.extensions.web.responses import WebPages
@@ -24,7 +23,7 @@ from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
 from tests.mcp_client import serving_http
 from tests.sample_memory import outcome_of
-from tests.server.web.pages import SITE, Pages, serving_pages
+from tests.server.web.pages import SITE, Pages, pages_of, serving_pages
 
 pytestmark = pytest.mark.anyio
 
@@ -104,7 +103,7 @@ async def serving(base: Path, *, principal: Principal | None = None, **settings:
         offer = pages.offer
         if principal is not None:
             offer = msgspec.structs.replace(offer, principal_of=lambda scope: principal)
-        web = app.web_pages(chosen, offer)
+        web = pages_of(chosen, offer)
         assert web is not None
         yield Server(pages, web, http_app(offer, pages=web))
 

@@ -17,7 +17,7 @@ from tallystick.extensions.web.forms import read_form
 from tallystick.extensions.web.reports import policy_trial
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
-from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
+from tests.server.web.pages import HTML, JSON, SITE, Pages, pages_of, serving_pages
 from tests.server.web.policies import owners_policy
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def test_a_token_reads_pages_without_a_login_and_no_rules_if_something_may
     async with app.served(chosen) as offer:
         who = Principal("bob", roles=("reader",), trusted=False)
         offer = msgspec.structs.replace(offer, principal_of=lambda scope: who)
-        front = http_app(offer, pages=app.web_pages(chosen, offer))
+        front = http_app(offer, pages=pages_of(chosen, offer))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(front), base_url=SITE) as http:
             view = (await http.get("/policy.json")).json()
             assert (view["files"], view["tests"]) == ([], [])
@@ -204,7 +204,7 @@ async def test_what_callers_called_themselves_is_shown_as_text(pages: Pages) -> 
 
 
 async def test_where_another_server_decides_its_rules_are_said_to_be_there(tmp_path: Path, pages: Pages) -> None:
-    shown = app.web_pages(Settings(base=tmp_path, policy_url="http://127.0.0.1:1"), pages.offer)
+    shown = pages_of(Settings(base=tmp_path, policy_url="http://127.0.0.1:1"), pages.offer)
     assert shown is not None
     assert shown._context.policy_source is None
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.extensions.web.addresses import entity_address, is_local
@@ -19,7 +18,7 @@ from tallystick.extensions.web.security import TOKEN_SECONDS, PageTokens
 from tallystick.policy import Principal
 from tallystick.server.oauth.guard import build_admission
 from tallystick.sessions import Sessions
-from tests.server.web.pages import HTML, JSON, SITE, Pages, serving_pages
+from tests.server.web.pages import HTML, JSON, SITE, Pages, pages_of, serving_pages
 
 pytestmark = pytest.mark.anyio
 
@@ -208,12 +207,12 @@ ISSUERS = ("https://login.example",)
 
 @pytest.mark.parametrize("changed", [{"web": False}, {"web": False, "issuers": ISSUERS, "web_client_id": "us"}])
 async def test_there_are_no_pages_where_they_are_off(pages: Pages, tmp_path: Path, changed: dict[str, Any]) -> None:
-    assert app.web_pages(Settings(base=tmp_path, **changed), pages.offer) is None
+    assert pages_of(Settings(base=tmp_path, **changed), pages.offer) is None
 
 
 def with_login(pages: Pages, base: Path, public_url: str, **changed: Any) -> WebPages | None:
     settings = Settings(base=base, issuers=ISSUERS, web_client_id="us", **changed)
-    return app.web_pages(settings, pages.offer, build_admission(ISSUERS, public_url=public_url))
+    return pages_of(settings, pages.offer, build_admission(ISSUERS, public_url=public_url))
 
 
 async def test_with_a_client_at_the_issuer_there_is_a_login(pages: Pages, tmp_path: Path) -> None:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from tallystick.extension import Extension
 
-EXTENSION = Extension(name="web")
+EXTENSION = Extension(name="web", site="tallystick.extensions.web.wiring:web_pages")

@@ -130,9 +130,10 @@ class Login:
 
     async def admit(self, scope: Scope, routes: Sequence[BaseRoute], error: TallystickError) -> Response | None:
         """For a request without a token, before its body is read: None where it may go on, with the visitor's identity
-        and the session in its scope; else what is answered. `routes` are those of pages, `error` is for all others."""
+        and the session in its scope; else what is answered. `routes` are those of pages, `error` is raised for all
+        others."""
         if not any(route.matches(scope)[0] is not Match.NONE for route in routes):
-            return self._admission.refusal(scope["path"], error)
+            raise error
         is_open = scope["path"] in _OPEN or scope["path"].startswith(f"{STATIC_PATH}/")
         if is_open and scope["method"] in _READS:
             return None

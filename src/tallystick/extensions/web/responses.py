@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope
 
 from tallystick.app.proving import proofs
 from tallystick.clock import wall_clock
@@ -106,6 +107,12 @@ class WebPages:
             static_route(),
             *([] if login is None else [*login.routes, Route("/logout", self._log_out, methods=["POST"])]),
         ]
+
+    async def admit(self, scope: Scope, error: TallystickError) -> Response | None:
+        """Identify a visitor who logged in, as `server.pages.Pages` has it. Raises `error`."""
+        if self.login is None:
+            raise error
+        return await self.login.admit(scope, self.routes, error)
 
     def not_served(self, request: Request, error: Exception) -> Response | None:
         """For browsers; None for whoever did not ask for a page."""

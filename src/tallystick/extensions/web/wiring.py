@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.app.callers import claims_of, system_user
+from tallystick.app.context import AppContext
 from tallystick.app.guards import audit_files, shipped_policy
 from tallystick.app.stores import operation_context
 from tallystick.app.vocabularies import knowledge_context
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
     from tallystick.server.workers import Worker
 
 
-def web_pages(
-    settings: Settings, offer: Offer, admission: Admission | None = None, worker: Worker | None = None
-) -> WebPages | None:
+def web_pages(app: AppContext) -> WebPages | None:
     """None if they are switched off. With issuers but without `web_client_id` a caller needs a token for each."""
+    settings, offer, admission, worker = app.settings, app.offer, app.admission, app.worker
     if not settings.web:
         return None
+    assert offer is not None
     from tallystick.extensions.web.chain import Chains
     from tallystick.extensions.web.context import WebContext
     from tallystick.extensions.web.responses import WebPages
