@@ -20,9 +20,8 @@ from tallystick.extensions.hooks import cited_files as hook_files
 from tallystick.extensions.ontology import views
 from tallystick.extensions.vectors import index as vectors
 from tallystick.extensions.web import actors, overview
-from tallystick.extensions.web.reports import governance, policy_trial
+from tallystick.extensions.web.reports import decisions, governance, kept_knowledge, policy_trial
 from tallystick.extensions.why import git_history
-from tallystick.operations import decisions, kept_knowledge
 from tallystick.policy import gate
 from tallystick.projections import text, worker
 from tallystick.toolsets import cited_files

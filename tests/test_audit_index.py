@@ -8,8 +8,8 @@ import pytest
 
 from tallystick.audit import Decided, decode, encode
 from tallystick.audit.files import AuditFiles
-from tallystick.audit.index import AuditIndex, DecisionKind
 from tallystick.clock import to_text
+from tallystick.extensions.web.reports.audit_index import AuditIndex, DecisionKind
 
 LONG = 60.0
 START = 1_700_000_000_000

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tallystick.last_used import LastUsed
+from tallystick.extensions.web.last_used import LastUsed
 
 
 def test_what_was_used_last_is_kept_and_the_rest_made_again() -> None:

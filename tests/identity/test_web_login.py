@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 import pytest
 
+from tallystick.extensions.web.code_flow import PENDING_SECONDS
 from tallystick.extensions.web.login import CALLBACK_PATH, PENDING_COOKIE, SESSION_COOKIE
-from tallystick.server.oauth.code_flow import PENDING_SECONDS
 from tests.identity.browsing import JSON, SITE, Browser, register, serving
 from tests.identity.provider import CLIENT, INSTALLED, provider
 

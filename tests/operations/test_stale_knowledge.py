@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tallystick.commits import Draft
-from tallystick.last_used import LastUsed
-from tallystick.operations import kept_knowledge
-from tallystick.operations.kept_knowledge import KeptKnowledge
-from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
+from tallystick.extensions.web.last_used import LastUsed
+from tallystick.extensions.web.reports import kept_knowledge
+from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge
+from tallystick.extensions.web.reports.stale_knowledge import StaleKnowledge, list_stale_knowledge
 from tallystick.policy import Action, Principal, Request
 from tallystick.state.knowledge import ATOM
 from tallystick.state.work import PROJECT

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from tallystick.errors import Denied
+from tallystick.extensions.web.id_tokens import check_id_token
 from tallystick.server.oauth.http_client import HttpClient
-from tallystick.server.oauth.id_tokens import check_id_token
 from tallystick.server.oauth.keys import Issuer as TrustedIssuer
 from tests.server.issuing import ISSUER, Issuer, rsa_key
 

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
+from tallystick.extensions.web.reports.history import TOOLS_MAX, History, Span, per_minute
 from tallystick.telemetry import metrics
-from tallystick.telemetry.history import TOOLS_MAX, History, Span, per_minute
 from tallystick.telemetry.readings import read_metrics
 
 SPANS = (Span("hour", 60.0, 5), Span("day", 300.0, 3))

@@ -13,11 +13,9 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from tallystick.audit import newest
-from tallystick.audit.index import AuditIndex
-from tallystick.audit.newest import newest_lines
 from tallystick.extensions.web import audit as web_audit
-from tallystick.operations import decisions
+from tallystick.extensions.web.reports import audit_index, decisions
+from tallystick.extensions.web.reports.audit_index import AuditIndex, newest_lines
 from tallystick.policy import Principal
 from tallystick.store import Store
 from tests.server.web.pages import Pages, serving_pages
@@ -260,7 +258,7 @@ async def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path, pages: 
 def test_lines_are_read_backwards_whatever_the_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(newest, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(audit_index, "_BLOCK_BYTES", block)
     for first, text in ((1, "one\ntwo\n\nthree\n"), (5, "five\nsix\nhalf a li")):
         (tmp_path / f"{first:020}.jsonl").write_text(text)
     assert list(newest_lines(tmp_path)) == [b"six", b"five", b"three", b"", b"two", b"one"]

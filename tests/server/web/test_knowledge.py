@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.extensions.web.reports import known_files
-from tallystick.operations import kept_knowledge
+from tallystick.extensions.web.reports import kept_knowledge, known_files
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.server.web.acting import followed, form_of, post, send
 from tests.server.web.pages import Pages, serving_pages

@@ -15,9 +15,9 @@ import pytest
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.extensions.backup.targets import Target, write_target
-from tallystick.operations import kept_knowledge, last_day
-from tallystick.operations.decisions import CountedDenials, count_denials
-from tallystick.operations.last_day import Authors, Span, count_last_day
+from tallystick.extensions.web.reports import kept_knowledge, last_day
+from tallystick.extensions.web.reports.decisions import CountedDenials, count_denials
+from tallystick.extensions.web.reports.last_day import Authors, Span, count_last_day
 from tallystick.telemetry import metrics
 from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge.freshness import Repository

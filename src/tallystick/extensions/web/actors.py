@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from tallystick.audit.index import AuditIndex
+from tallystick.extensions.web.reports.audit_index import AuditIndex
 
 READING_SECONDS = 0.005
 """So long a page waits for what is new in the audit log; the newest file is read first."""

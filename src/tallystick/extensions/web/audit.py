@@ -13,8 +13,7 @@ from tallystick.extensions.web.addresses import with_query
 from tallystick.extensions.web.context import TOOL
 from tallystick.extensions.web.policy import NOT_SHOWN, shows_rules
 from tallystick.extensions.web.recall import RECALLING
-from tallystick.extensions.web.visit import Download, Visit
-from tallystick.operations.decisions import (
+from tallystick.extensions.web.reports.decisions import (
     CountedDenials,
     DecisionExport,
     DecisionLine,
@@ -28,6 +27,7 @@ from tallystick.operations.decisions import (
     open_export,
     tally_decisions,
 )
+from tallystick.extensions.web.visit import Download, Visit
 from tallystick.policy import Action
 from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.audit.index import AuditIndex
 from tallystick.extensions.web.actors import ActorKinds
 from tallystick.extensions.web.chain import Chain, Chains
+from tallystick.extensions.web.last_used import LastUsed
 from tallystick.extensions.web.report_times import ReportTimes
+from tallystick.extensions.web.reports.audit_index import AuditIndex
 from tallystick.extensions.web.reports.governance import RECALL_TOOLS, KeptCounts
+from tallystick.extensions.web.reports.history import History
+from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge
+from tallystick.extensions.web.reports.last_day import Authors
 from tallystick.extensions.why.explanation import Task
-from tallystick.last_used import LastUsed
 from tallystick.operations import OperationContext
-from tallystick.operations.kept_knowledge import KeptKnowledge
-from tallystick.operations.last_day import Authors
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Tools
-from tallystick.telemetry.history import History
 from tallystick.telemetry.readings import Reading, read_figures, together
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext

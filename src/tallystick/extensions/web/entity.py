@@ -16,11 +16,11 @@ from tallystick.extensions.web.recall import RECALLING
 from tallystick.extensions.web.redact import redaction_of
 from tallystick.extensions.web.reports.entity_comparison import Comparison, compare_entity
 from tallystick.extensions.web.reports.entity_report import EntityReport, HistoryStep, Neighbour, report_entity
+from tallystick.extensions.web.reports.marks import origin_of
 from tallystick.extensions.web.timeline import LENGTH, Tick, Timeline, chosen, ticks, timeline
 from tallystick.extensions.web.visit import Document, Download, Redirect, Visit
 from tallystick.extensions.why.explanation import Task
 from tallystick.log import checkpoint_path
-from tallystick.operations.marks import origin_of
 from tallystick.state import work
 
 _SKIP_MAX = 10_000_000

@@ -12,10 +12,10 @@ import msgspec
 from tallystick.errors import NotFound
 from tallystick.extensions.web.addresses import entity_address, with_query
 from tallystick.extensions.web.reports.graph_part import show_part
+from tallystick.extensions.web.reports.marks import NO_MARKS, MarkedPart, Marks, mark_part, origin_of
 from tallystick.extensions.web.reports.titles import shortened, title_of
 from tallystick.extensions.web.shapes import shape_of
 from tallystick.extensions.web.visit import Download, Redirect, Visit
-from tallystick.operations.marks import NO_MARKS, MarkedPart, Marks, mark_part, origin_of
 from tallystick.toolsets.memory.lineage import csv_cell, csv_line
 
 HOPS_MAX = 3

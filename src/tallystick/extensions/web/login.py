@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from tallystick.errors import Denied, InvalidArgument, TallystickError
 from tallystick.extensions.web.addresses import is_local, with_query
+from tallystick.extensions.web.code_flow import PENDING_SECONDS, CodeFlow, Granted, Pending, unknown_login
 from tallystick.extensions.web.drawing import draw
 from tallystick.extensions.web.events import PATH as EVENTS_PATH
 from tallystick.extensions.web.responses import PAGE_HEADERS, raw_path, theme_of, wants_json
@@ -32,7 +33,6 @@ from tallystick.policy import Principal
 from tallystick.server.answers import retry_after
 from tallystick.server.guards import is_loopback
 from tallystick.server.oauth import COOKIES_KEY, SCOPE_KEY
-from tallystick.server.oauth.code_flow import PENDING_SECONDS, CodeFlow, Granted, Pending, unknown_login
 from tallystick.server.oauth.guard import STATUSES, Admission
 from tallystick.server.oauth.introspection import Client
 from tallystick.sessions import Sessions

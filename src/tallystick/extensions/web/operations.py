@@ -12,10 +12,10 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, NotFound, TallystickError
 from tallystick.extensions.web.context import WorkerPlace
 from tallystick.extensions.web.reports.figures import Figures, ProcessFigures, measure, measure_processes
+from tallystick.extensions.web.reports.history import ALL_TOOLS, SPANS, Rows, SpanName
 from tallystick.extensions.web.visit import Visit
 from tallystick.operations.copies import StoreStatus, copy_holders
 from tallystick.policy import Action
-from tallystick.telemetry.history import ALL_TOOLS, SPANS, Rows, SpanName
 from tallystick.telemetry.readings import together
 
 Values = list[float | None]

@@ -11,15 +11,15 @@ from tallystick.extensions.web.actors import ActorKinds, Kind
 from tallystick.extensions.web.chain import Chain
 from tallystick.extensions.web.commit_rows import CommitRow, commit_row
 from tallystick.extensions.web.context import WebContext
+from tallystick.extensions.web.reports.decisions import CountedDenials, count_denials
 from tallystick.extensions.web.reports.figures import Health, check_health
+from tallystick.extensions.web.reports.last_day import Span, count_last_day
+from tallystick.extensions.web.reports.stale_knowledge import StaleKnowledge, list_stale_knowledge
 from tallystick.extensions.web.reports.titles import title_of, vocabulary_of
 from tallystick.extensions.web.reports.work_board import newest_claims
 from tallystick.extensions.web.visit import Visit
 from tallystick.operations.copies import LastBackup, last_backup
-from tallystick.operations.decisions import CountedDenials, count_denials
-from tallystick.operations.last_day import Span, count_last_day
 from tallystick.operations.log_tail import find_created, newest
-from tallystick.operations.stale_knowledge import StaleKnowledge, list_stale_knowledge
 
 COMMITS = 12
 LISTED = 4

@@ -75,7 +75,7 @@ def web_pages(app: AppContext) -> WebPages | None:
 
 def _of_workers(worker: Worker) -> dict[str, Any]:
     from tallystick.extensions.web.context import WorkerPlace
-    from tallystick.telemetry.history import History
+    from tallystick.extensions.web.reports.history import History
     from tallystick.telemetry.readings import together
 
     return {

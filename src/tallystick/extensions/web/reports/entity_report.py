@@ -15,9 +15,9 @@ from tallystick.clock import wall_clock
 from tallystick.commits import REDACTIONS, Commit, reserved_attributes
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import NotFound
+from tallystick.extensions.web.reports.marks import NO_MARKS, Marks, mark_node
 from tallystick.extensions.web.reports.titles import title_of
 from tallystick.log.segments import segment_files, segment_path
-from tallystick.operations.marks import NO_MARKS, Marks, mark_node
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Edge, Node, Step
 from tallystick.state.conditions import is_same

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from tallystick.extensions.web.reports.history import Rows, per_minute
 from tallystick.telemetry import metrics
-from tallystick.telemetry.history import Rows, per_minute
 from tallystick.telemetry.metrics import Histogram, Labels, Series, quantile
 from tallystick.telemetry.readings import Reading
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from tallystick.audit.index import AuditIndex
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
+from tallystick.extensions.web.reports.audit_index import AuditIndex
 from tallystick.operations import OperationContext
 from tallystick.operations.copies import backups_kept
 from tallystick.operations.forget import (

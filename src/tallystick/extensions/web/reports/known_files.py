@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from tallystick.errors import InvalidArgument
+from tallystick.extensions.web.reports.kept_knowledge import FILES_MAX, KeptKnowledge, patterns_of
 from tallystick.extensions.web.reports.known_tree import Child, KnownTree
-from tallystick.operations.kept_knowledge import FILES_MAX, KeptKnowledge, patterns_of
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Atom, Knowledge, in_order
 from tallystick.state.knowledge.globs import segments_of

@@ -18,9 +18,8 @@ from contextlib import suppress
 import msgspec
 
 from tallystick.audit import Decided, decode
-from tallystick.audit.index import AuditIndex
-from tallystick.audit.newest import is_look
 from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
+from tallystick.extensions.web.reports.audit_index import AuditIndex, is_look
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, Module
 from tallystick.policy.embedded import Embedded

@@ -18,11 +18,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tallystick.audit import Decided, Line, decode
-from tallystick.audit.index import AuditIndex, DecisionKind
-from tallystick.audit.newest import is_look, newest_lines
 from tallystick.clock import from_text, to_text
 from tallystick.errors import Corrupt, NotFound, TallystickError
-from tallystick.operations.last_day import SPANS, count_in_spans
+from tallystick.extensions.web.reports.audit_index import AuditIndex, DecisionKind, is_look, newest_lines
+from tallystick.extensions.web.reports.last_day import SPANS, count_in_spans
 from tallystick.policy import Action, Principal
 from tallystick.policy.bundle import Bundle, find_bundle
 from tallystick.policy.explanation import branches_of, explain

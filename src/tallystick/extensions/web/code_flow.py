@@ -21,10 +21,10 @@ from urllib.parse import urlencode
 import msgspec
 
 from tallystick.errors import Denied, TallystickError
+from tallystick.extensions.web.id_tokens import check_id_token
 from tallystick.server.oauth import Identity
 from tallystick.server.oauth.guard import Admission
 from tallystick.server.oauth.http_client import Rejected, Unreachable, reason_of
-from tallystick.server.oauth.id_tokens import check_id_token
 from tallystick.server.oauth.introspection import Client
 from tallystick.server.oauth.keys import unreachable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.operations.kept_knowledge import KeptKnowledge, patterns_of
+from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge, patterns_of
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Atom, Knowledge
 from tallystick.state.read_filter import VERIFIES_ATOM, ReadFilter
