@@ -17,7 +17,7 @@ from tallystick import partition, tenant_projections
 from tallystick.extensions.cluster import jetstream_log as jetstream
 from tallystick.extensions.cluster import membership, stream
 from tallystick.extensions.hooks import cited_files as hook_files
-from tallystick.extensions.ontology import views
+from tallystick.extensions.ontology import file_edits, views
 from tallystick.extensions.vectors import index as vectors
 from tallystick.extensions.web import actors, overview
 from tallystick.extensions.web.reports import decisions, governance, kept_knowledge, policy_trial
@@ -43,7 +43,7 @@ def pytest_configure() -> None:
         (freshness, "SECONDS_MAX"),
         (gate, "PATIENCE_SECONDS"),
         (gate, "_WRITTEN_SECONDS_MAX"),
-        (tenant_projections, "_PUBLISHED_SECONDS"),
+        (file_edits, "_PUBLISHED_SECONDS"),
         (tenant_projections, "ERASED_SECONDS"),
         (partition, "LOOK_SECONDS_MAX"),
         (partition, "_POSITION_WAIT_SECONDS"),

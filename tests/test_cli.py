@@ -33,7 +33,7 @@ from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.policy import Principal
 from tallystick.projections.consistency_check import rebuild
-from tallystick.projections.consistency_check.replay import Name, lock_of
+from tallystick.projections.consistency_check.replay import lock_of
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.worker import ProjectionWorker
@@ -497,7 +497,7 @@ def workspace(base: Path) -> workspaces.Workspace:
     workspace.write(workspaces.memory("roof", "Project", workspaces.text("Mend the roof."), budget="Quixotic"))
     workspace.write(workspaces.memory("book", "Project", workspace.prepared("nodes", "book", "Many words. " * 30_000)))
     workspace.close()
-    names: tuple[Name, ...] = ("views", "sql", "text")
+    names = ("views", "sql", "text")
     for name in names:
         rebuild(base, lambda: FilesLog(base / "_system"), name)
     return workspace

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tallystick.log.files import FilesLog
-from tallystick.projections.consistency_check import NAMES, rebuild
+from tallystick.projections.consistency_check import rebuild
+from tallystick.projections.registry import by_default
 from tests.command_line import CommandLine, CommandResult
 from tests.mcp_client import clean_environ
 
@@ -205,7 +206,7 @@ def test_doctor_looks_at_a_read_only_disk_where_a_server_was(small_disk: Path) -
     subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
     memory = CommandLine(small_disk / "memory")
     memory.write({"op": "UPSERT_NODE", "node": {"id": "billing", "type": "Service", "attrs": {"name": "Billing"}}})
-    for name in NAMES:
+    for name in by_default():
         rebuild(memory.base, lambda: FilesLog(memory.base / "_system"), name)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     found = memory.main("doctor")

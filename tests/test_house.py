@@ -272,6 +272,7 @@ def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None
         "app/logs.py", "cli/maintenance.py", "extensions/backup/capture.py", "extensions/backup/figures.py",
         "extensions/backup/follow.py", "extensions/backup/inspect.py", "extensions/backup/restore.py",
         "extensions/backup/run.py", "extensions/backup/status.py",
+        "extensions/openlineage/registered.py",
         "extensions/proofs/checks.py", "operations/doctor.py", "extensions/web/reports/entity_report.py",
         "operations/forget.py",
         "operations/orphans.py", "operations/rule_scan.py",

@@ -58,12 +58,13 @@ UNNEEDED = {
     "tallystick.extensions.files.toolset",
     "tallystick.extensions.hooks.toolset",
     "tallystick.extensions.ontology.toolset",
+    "tallystick.extensions.cypher.engine",
     "tallystick.extensions.openlineage.lineage_emitter",
     "tallystick.extensions.tasks.toolset",
     "tallystick.server.http",
     "tallystick.server.mcp",
     "tallystick.server.rest",
-    "tallystick.extensions.vectors.nearest",
+    "tallystick.extensions.vectors.projection",
     "tallystick.telemetry.otlp",
 }
 

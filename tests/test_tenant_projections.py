@@ -14,6 +14,7 @@ import pytest
 
 from tallystick import app
 from tallystick.config import Settings, load
+from tallystick.extensions.ontology import file_edits
 from tallystick.log.files import FilesLog
 from tallystick.projections.text import ContentMatches
 from tallystick.tenant_projections import AllProjections
@@ -114,21 +115,23 @@ def test_a_home_is_not_closed_while_a_search_is_under_way(
 
 
 def test_a_home_that_adopts_is_left_without_waiting_for_whoever_waits_for_its_log(
-    settings: Settings, log: FilesLog
+    settings: Settings, log: FilesLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is closed when a home is left; an edit is committed as soon as it was opened again."""
     asked, reopened = asyncio.Event(), asyncio.Event()
     adopted: list[str] = []
 
-    async def adopt(tenant: str, edit: Any) -> None:
+    async def adopt(store: object, contents: object, tenant: str, edit: Any) -> None:
         asked.set()
         await reopened.wait()
         adopted.append(edit.text)
 
+    monkeypatch.setattr(file_edits, "adopt", adopt)
+
     async def story() -> None:
-        projections = AllProjections(settings, open_log=app.open_log, adopt=adopt)
+        projections = AllProjections(settings, open_log=app.open_log, store=lambda: None)
         await projections.published(TENANT, log.head().lamport)
-        await asyncio.to_thread(projections.of(TENANT).publish)
+        await asyncio.to_thread(projections.of(TENANT).follower.worker("views").catch_up)
         (settings.home / "_content" / "nodes" / "n.md").write_text("by hand")
         adopting = asyncio.create_task(projections.adopted(TENANT, "nodes", "n"))
         await asked.wait()
@@ -148,7 +151,7 @@ def test_opening_brings_to_the_head_what_there_is_and_makes_nothing_new(settings
         await asyncio.to_thread(projections.of(TENANT).follower.resume)
         assert not (settings.home / "graph.db").exists()
         assert not (settings.system / "views.db").exists()
-        await asyncio.to_thread(projections.of(TENANT).publish)
+        await asyncio.to_thread(projections.of(TENANT).follower.worker("views").catch_up)
         append(log, draft(memory("m", "Project", text("a zither"))))
         await asyncio.to_thread(projections.of(TENANT).follower.resume)
         assert (settings.home / "_content" / "nodes" / "m.md").read_text() == "a zither"

@@ -22,7 +22,6 @@ from tallystick.log.proof import prove
 from tallystick.operations.snapshot import take_snapshot
 from tallystick.projections.blobs import prove_blobs
 from tallystick.projections.consistency_check import compare, rebuild
-from tallystick.projections.consistency_check.replay import Name
 from torture import checker, journal
 from torture.arena import Arena, Tally
 from torture.writer import Plan, settled
@@ -42,7 +41,7 @@ KINDS = {
     "page": "_content/nodes/*",
 }
 _TRUTH = ("log", "mark", "audit", "audit mark", "blob")
-_MIRRORS: dict[str, Name] = {"sql": "sql", "text index": "text", "views table": "views"}
+_MIRRORS: dict[str, str] = {"sql": "sql", "text index": "text", "views table": "views"}
 """Databases without checksums of their own, for people and for search: any may be deleted."""
 _FLIPS = 3
 

@@ -76,7 +76,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     commands: Mapping[str, Command] = {}
     handlers: Mapping[str, str] = {}
-    """Options of a core command that an extension carries out, by the option: `import --from`."""
+    """What an extension carries out of a core command or tool, by its name and the option: `import --from`."""
     sources: Sequence[Source] = ()
     """In the order in which `--from auto` guesses: the more exactly one is recognised, the earlier."""
     forms: Sequence[Form] = ()
@@ -159,11 +159,13 @@ class Installed(msgspec.Struct, frozen=True):
         """Return the function that makes the pages, if an extension draws them."""
         return next((load(each.site) for each in self.extensions if each.site), None)
 
+    def find_handler(self, option: str) -> Any | None:
+        return next((load(each.handlers[option]) for each in self.extensions if option in each.handlers), None)
+
     def handler(self, option: str) -> Any:
-        """Return the function for an option of a core command. Raises NotFound."""
-        for each in self.extensions:
-            if option in each.handlers:
-                return load(each.handlers[option])
+        """Return what carries out an option of a core command or tool. Raises NotFound."""
+        if (handler := self.find_handler(option)) is not None:
+            return handler
         raise NotFound(
             f"no extension that is installed carries out '{option}'",
             code="NO_EXTENSION",

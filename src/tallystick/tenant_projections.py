@@ -8,43 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from tallystick.config import Settings
-from tallystick.extensions.cypher.engine import EngineThread, address_of
-from tallystick.extensions.cypher.walks import Budget, GraphWalks
-from tallystick.extensions.ontology.file_edits import FileEdits
-from tallystick.extensions.ontology.views import Views
-from tallystick.extensions.ontology.views.content_files import Edit
-from tallystick.extensions.vectors.index import VectorIndex
-from tallystick.extensions.vectors.projection import VectorProjection
 from tallystick.log import Entry, Log
-from tallystick.projections.content import Contents, Kind
+from tallystick.projections.content import ContentFiles, Contents, Kind
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import BY_DEFAULT, Place
+from tallystick.projections.registry import OpenedStore, Place, Use, by_default, prepared, registered
 from tallystick.projections.text import TextIndex
-from tallystick.projections.text.projection import TextProjection
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.extensions.openlineage.lineage_emitter import Destination
-    from tallystick.extensions.proofs.witnesses import WitnessAddress
-
-Adopt = Callable[[str, Edit], Awaitable[None]]
-"""Commits, for a tenant, what a person wrote into a content file."""
+    from tallystick.projections.registry import Companion
 
 ERASED_SECONDS = 10.0
-_PUBLISHED_SECONDS = 2.0
-"""A view that takes longer is published later: the answer's durability never depends on it."""
 _ALL_TENANTS_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
@@ -58,29 +44,19 @@ class AllProjections:
         settings: Settings,
         *,
         open_log: Callable[[Settings], Log],
-        adopt: Adopt | None = None,
-        repairs: bool = False,
         database: Path | None = None,
-        lineage: Callable[[str], Destination] | None = None,
-        keys: Callable[[str], tuple[SignerKey, ...]] = lambda tenant: (),
-        witnesses: tuple[WitnessAddress, ...] = (),
+        store: OpenedStore | None = None,
         elsewhere: Callable[[str, str], Popen[bytes]] | None = None,
     ) -> None:
-        """Content files that people edited are adopted, or put right at the start, or else left alone.
-        `database`: where `graph.db` lies, if elsewhere. `lineage`: where the events of a tenant go, if anywhere.
-        `keys`: those that sign the checkpoints of a tenant's log, if any do; `witnesses` are asked to cosign them.
-        `elsewhere`: begins a process that brings a tenant's projection, both by name, to the head."""
+        """`database`: where `graph.db` lies, if elsewhere. `store`: of a process that serves, for projections that
+        look at it or write to it. `elsewhere`: begins a process that brings a tenant's projection, both by name, to the
+        head."""
         self._settings = settings
         self._open_log = open_log
-        self._adopt = adopt
-        self._repairs = repairs
         self._database = database
-        self._lineage = lineage
-        self._keys = keys
-        self._witnesses = witnesses
         self._elsewhere = elsewhere
-        address = address_of(settings)
-        self._engine = None if address is None else EngineThread(address)
+        self._prepared = ExitStack()
+        self._parts_of = self._prepared.enter_context(prepared(settings, store))
         self._by_tenant: dict[str, TenantProjections] = {}
         self._left: set[TenantProjections] = set()
         """No longer to be had, and still used."""
@@ -100,15 +76,11 @@ class AllProjections:
             LogReader(partial(self._open_log, settings)),
             # What the settings name is for one memory; the others keep theirs at home.
             self._database if tenant == self._settings.tenant else None,
-            self._repairs,
-            self._lineage(tenant) if self._lineage is not None else None,
-            self._keys(tenant),
-            self._witnesses,
-            self._engine,
             tenant,
+            self._parts_of(tenant),
             self._elsewhere_for(tenant),
         )
-        return TenantProjections(settings, place, self._adopt)
+        return TenantProjections(settings, place)
 
     def _elsewhere_for(self, tenant: str) -> Callable[[str], Popen[bytes]] | None:
         """Not where another process would take the `graph.db` that the settings name for this tenant's."""
@@ -119,25 +91,27 @@ class AllProjections:
     def path(self, tenant: str) -> Path:
         return self.of(tenant).path
 
-    def views(self, tenant: str) -> Views:
-        return self.of(tenant).views
-
     def contents(self, tenant: str) -> Contents:
         return self.of(tenant).contents
 
     def text(self, tenant: str) -> TextIndex:
-        return self.of(tenant).text
+        return cast(TextIndex, self.of(tenant).companion("text"))
 
-    def vectors(self, tenant: str) -> VectorIndex:
-        return self.of(tenant).vectors
+    def companion(self, tenant: str, name: str) -> Any:
+        """Return what callers use of a projection; None if no extension contributes it."""
+        return self.of(tenant).companion(name) if name in registered() else None
 
-    def walks(self, tenant: str) -> GraphWalks:
-        """Only where the settings name an engine."""
-        return self.of(tenant).walks
+    def content_files(self, tenant: str) -> ContentFiles | None:
+        return cast("ContentFiles | None", self.companion(tenant, "views"))
 
     def keys(self, tenant: str) -> tuple[SignerKey, ...]:
-        """Those that sign its checkpoints; none where none are configured."""
-        return self._keys(tenant)
+        """Return those that sign its checkpoints; none where none are configured."""
+        signing = self.part(tenant, "tiles")
+        return () if signing is None else signing.keys
+
+    def part(self, tenant: str, name: str) -> Any:
+        """Return what was prepared for a projection of a tenant; None if nothing was."""
+        return self._parts_of(tenant).get(name)
 
     async def sign(self, tenant: str) -> None:
         """A checkpoint of all that is durable now."""
@@ -146,10 +120,16 @@ class AllProjections:
             await asyncio.to_thread(home.follower.sign)
 
     async def published(self, tenant: str, position: int) -> bool:
-        """Wait for the views to show commits up to there; False when that takes too long."""
-        home = self.of(tenant)
+        """Wait for content files to show commits up to there; False when that takes too long."""
+        home, files = self.of(tenant), self.content_files(tenant)
         with home.used():
-            return await home.published(position)
+            return files is None or await files.published(position)
+
+    async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
+        home, files = self.of(tenant), self.content_files(tenant)
+        if files is not None:
+            with home.used():
+                await files.adopt_one(kind, entity_id)
 
     async def erase(self, tenant: str, position: int) -> list[str]:
         """Leave no copy of what commits up to `position` redacted. Returns the projections that still have one: they
@@ -173,7 +153,8 @@ class AllProjections:
 
     def hand_on_for(self, known: Callable[[], Iterable[str]]) -> None:
         """Now and then hand on, too, what others wrote for tenants that are not open here."""
-        if self._lineage is not None:
+        parts = self._parts_of(self._settings.tenant)
+        if any(each.hands_on_closed and each.name in parts for each in registered().values()):
             self._handing_on = asyncio.create_task(self._hand_on(known))
 
     async def _hand_on(self, known: Callable[[], Iterable[str]]) -> None:
@@ -181,7 +162,7 @@ class AllProjections:
             try:
                 await self.hand_on_once(known)
             except Exception:
-                logger.exception("lineage is handed on again in %g s", _ALL_TENANTS_SECONDS)
+                logger.exception("what other processes wrote is handed on again in %g s", _ALL_TENANTS_SECONDS)
             await asyncio.sleep(_ALL_TENANTS_SECONDS)
 
     async def hand_on_once(self, known: Callable[[], Iterable[str]]) -> None:
@@ -190,11 +171,6 @@ class AllProjections:
                 home = self._made(tenant)
                 home.follower.hand_on()
                 await home.close()
-
-    async def adopted(self, tenant: str, kind: Kind, entity_id: str) -> None:
-        home = self.of(tenant)
-        with home.used():
-            await home.adopted(kind, entity_id)
 
     def lags(self, tenant: str, position: int) -> dict[str, int]:
         """By projection that follows all the time: how many commits it is behind."""
@@ -231,8 +207,7 @@ class AllProjections:
         for home in projections:
             await home.close()
         await asyncio.gather(*self._closing)
-        if self._engine is not None:
-            await asyncio.to_thread(self._engine.close)
+        await asyncio.to_thread(self._prepared.close)
 
     def _close_later(self, home: TenantProjections) -> None:
         if home in self._left:
@@ -263,17 +238,11 @@ class _Uses:
 
 
 class TenantProjections:
-    def __init__(
-        self,
-        settings: Settings,
-        place: Place,
-        adopt: Adopt | None,
-    ) -> None:
+    def __init__(self, settings: Settings, place: Place) -> None:
         self._settings = settings
-        self._adopt = adopt
         self.path = settings.home
         self.follower = Follower(place)
-        self._looking: asyncio.Task[None] | None = None
+        self._companions: dict[str, Companion] = {}
         self.used = _Uses()
         """Entered for as long as it must not be closed, unless everything is. For the event loop's thread only."""
 
@@ -281,70 +250,22 @@ class TenantProjections:
     def contents(self) -> Contents:
         return Contents(self.path)
 
-    @cached_property
-    def text(self) -> TextIndex:
-        worker = self.follower.worker("text")
-        return TextIndex(
-            cast(TextProjection, worker.projection),
-            worker.catch_up,
-            catch_up_within=worker.catch_up_within,
-            head=worker.log_head,
-            used=self.used,
-        )
-
-    @cached_property
-    def vectors(self) -> VectorIndex:
-        """Only where the settings ask for it."""
-        worker = self.follower.worker("vectors")
-        index = VectorIndex(cast(VectorProjection, worker.projection), worker, used=self.used)
-        index.start()
-        return index
-
-    @cached_property
-    def walks(self) -> GraphWalks:
-        """Only where the settings name an engine."""
-        engine = self.follower.place.cypher
-        assert engine is not None
-        budget = Budget(self._settings.walk_nodes_max, self._settings.walk_ms_max)
-        return GraphWalks(engine, self._settings.tenant, self.follower.worker("cypher"), budget, used=self.used)
-
-    @property
-    def views(self) -> Views:
-        return cast(Views, self.follower.worker("views").projection)
-
-    @cached_property
-    def _edits(self) -> FileEdits:
-        return FileEdits(self.views, self.follower.worker("views"), self._commit_edit)
+    def companion(self, name: str) -> Companion:
+        """Return what callers use of a projection that has something for them."""
+        found = self._companions.get(name)
+        if found is None:
+            make = registered()[name].companion
+            assert make is not None
+            use = Use(self._settings, self.follower.place, self.follower.worker(name), self.used)
+            found = self._companions[name] = make(use)
+        return found
 
     def serve(self) -> None:
         """Follow all the time, from now on."""
-        for name in BY_DEFAULT:
+        for name in by_default():
             self.follower.worker(name).start()
-        if self._settings.vectors:
-            _ = self.vectors
-        if self._adopt is not None:
-            self._looking = asyncio.create_task(self._edits.run())
-
-    def publish(self) -> None:
-        """Bring the views to the head now; waits for its turn when another process is at it."""
-        self.follower.worker("views").catch_up()
-
-    async def published(self, position: int) -> bool:
-        return await self.follower.worker("views").reached(position, _PUBLISHED_SECONDS)
-
-    async def adopted(self, kind: Kind, entity_id: str) -> None:
-        if self._adopt is not None:
-            await self._edits.adopt_one(kind, entity_id)
 
     async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-        for name in ("text", "vectors"):
-            if name in self.__dict__:
-                await asyncio.to_thread(getattr(self, name).close)
+        for each in self._companions.values():
+            await asyncio.to_thread(each.close)
         await asyncio.to_thread(self.follower.close)
-
-    async def _commit_edit(self, edit: Edit) -> None:
-        if self._adopt is not None:
-            await self._adopt(self._settings.tenant, edit)

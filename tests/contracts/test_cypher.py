@@ -20,6 +20,7 @@ from tallystick import app, tenant_projections
 from tallystick.commits import Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import InvalidArgument, LimitExceeded, StorageRefused, TallystickError
+from tallystick.extensions.cypher import delegation
 from tallystick.extensions.cypher.engine import EngineAddress, EngineAway, EngineThread, Rows, address_of
 from tallystick.extensions.cypher.operation import ask
 from tallystick.extensions.cypher.projection import CypherProjection
@@ -31,11 +32,10 @@ from tallystick.policy import Principal
 from tallystick.projections import Projection
 from tallystick.projections.consistency_check import compare, rebuild
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import PROJECTIONS, Place, pending_erasures
+from tallystick.projections.registry import Place, pending_erasures, registered
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import Done, Refused, call
 from tallystick.telemetry import metrics
-from tallystick.toolsets.memory import delegation
 from tests import cypher_engines
 from tests.commits_by_hand import append, draft, node
 from tests.contracts.test_projection import (  # noqa: F401  # collected here, on the fixtures below
@@ -81,7 +81,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make(engine: EngineThread) -> Make:
-    return lambda home, log: PROJECTIONS["cypher"].make(Place(home, LogReader(lambda: log), cypher=engine))
+    return lambda home, log: registered()["cypher"].make(Place(home, LogReader(lambda: log), parts={"cypher": engine}))
 
 
 @pytest.fixture
@@ -323,18 +323,18 @@ def test_a_comparison_finds_what_does_not_follow_from_the_log_and_a_rebuild_mend
     append(log, draft(Operation(Verb.REDACT_NODE, {"node_id": "z", "reason": "asked"}, redacts={})))
     follow(tmp_path, log, engine).catch_up()
     open_log = lambda: FilesLog(tmp_path / "_system")  # noqa: E731
-    assert compare(tmp_path, open_log, engine=engine).findings == []
+    assert compare(tmp_path, open_log, parts={"cypher": engine}).findings == []
     write(engine, "CREATE (:Entity {id: 'invented'})")
     write(engine, "MATCH (n:Entity {id: 'z'}) SET n.mail = 'xylophone'")
     write(engine, "MATCH ()-[e:EDGE]->() DELETE e")
-    found = {(each.key, each.what) for each in compare(tmp_path, open_log, engine=engine).findings}
+    found = {(each.key, each.what) for each in compare(tmp_path, open_log, parts={"cypher": engine}).findings}
     assert found == {
         ("invented", "does not follow from the log"),
         ("z", "differs in mail"),
         ("ends:a|knows|b", "is missing"),
     }
-    rebuild(tmp_path, open_log, "cypher", engine=engine)
-    assert compare(tmp_path, open_log, engine=engine).findings == []
+    rebuild(tmp_path, open_log, "cypher", parts={"cypher": engine})
+    assert compare(tmp_path, open_log, parts={"cypher": engine}).findings == []
 
 
 # -- a memory that has one

@@ -18,7 +18,7 @@ from tallystick.log.files import FilesLog
 from tallystick.projections import Projection, Settling
 from tallystick.projections.database import Reader
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import COPIES, PROJECTIONS, Place
+from tallystick.projections.registry import Place, all_copies, registered
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
 from tests.projections.test_openlineage import Received
@@ -28,11 +28,11 @@ Make = Callable[[Path, Log], Projection]
 
 
 def _maker(name: str) -> Make:
-    to = Destination(Received(), lambda commit: "note")
-    return lambda home, log: PROJECTIONS[name].make(Place(home, LogReader(lambda: log), lineage=to))
+    parts = {"lineage": Destination(Received(), lambda commit: "note")}
+    return lambda home, log: registered()[name].make(Place(home, LogReader(lambda: log), parts=parts))
 
 
-@pytest.fixture(params=[name for name in PROJECTIONS if name != "cypher"])  # tests.contracts.test_cypher has that one
+@pytest.fixture(params=[name for name in registered() if name != "cypher"])  # tests.contracts.test_cypher has that one
 def make(request: pytest.FixtureRequest) -> Make:
     return _maker(request.param)
 
@@ -153,10 +153,10 @@ def _copy_of_letter(projection: Projection, worker: ProjectionWorker) -> bytes:
     return codes
 
 
-@pytest.mark.parametrize("name", PROJECTIONS)
+@pytest.mark.parametrize("name", registered())
 def test_one_that_keeps_copies_is_registered_with_how_to_ask_for_what_is_left(
     name: str, log: FilesLog, tmp_path: Path
 ) -> None:
     projection = _maker(name)(tmp_path, log)
-    assert isinstance(projection, Settling) == (name in COPIES)
+    assert isinstance(projection, Settling) == (name in all_copies())
     projection.close()

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
 NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
-ENTWINED = {"cypher", "files", "hooks", "ontology", "proofs", "vectors", "why"}
+ENTWINED = {"files", "hooks", "ontology", "proofs", "why"}
 """Extensions that the core still imports. Add none: `pyproject.toml` lists the imports that have to go."""
 
 

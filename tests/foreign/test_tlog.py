@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tallystick.commits.signed_note import WITNESS_KEY, SignerKey, verifier_key
+from tallystick.extensions.proofs.signing import Signing
 from tallystick.extensions.proofs.witness import Witness
 from tallystick.extensions.proofs.witness_request import encode_request
 from tallystick.log import Head, tree_directory
@@ -49,7 +50,8 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> Signed:
     earlier: dict[int, Path] = {}
     for size in SIZES:
         append(log, *(draft(node(f"n{number}")) for number in range(log.head().count, size)))
-        worker = Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), keys=(key,))).worker("tiles")
+        parts = {"tiles": Signing((key,))}
+        worker = Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), parts=parts)).worker("tiles")
         worker.catch_up()
         worker.close()
         kept = read_kept(home, [key.verifier])

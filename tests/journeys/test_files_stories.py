@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ import pytest
 from mcp.client import Client
 
 from tallystick import app, config
+from tallystick.operations.catch_up import catch_up
 from tallystick.operations.doctor import examine
 from tests.mcp_client import call, connect, refused
 
@@ -113,7 +115,8 @@ async def test_doctor_tells_of_an_edit_that_could_not_be_adopted(base: Path) -> 
         node_id = await _project(client)
         (base / "_content" / "nodes" / f"{node_id}.md").write_bytes(b"\xff\xfe not text")
         await call(client, "get_node_content", node_id=node_id)
-    await app.publish(config.load({"base": str(base)}, environ={}))
+    context = app.operation_context(config.load({"base": str(base)}, environ={}))
+    await asyncio.to_thread(catch_up, context, ["views"])
     odd = [finding for finding in examine(config.load({"base": str(base)}, environ={})) if finding.what == "views"]
     assert [finding.status for finding in odd] == ["odd"]
     assert node_id in odd[0].found

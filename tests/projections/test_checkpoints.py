@@ -24,6 +24,7 @@ from tallystick.commits.tree import EMPTY_ROOT, Frontier, leaf_hash, node_hash
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.extensions.proofs.checkpoints import SignedTiles, is_shown, sign
 from tallystick.extensions.proofs.keys import write_key_file
+from tallystick.extensions.proofs.signing import Signing
 from tallystick.extensions.proofs.tiles import entry_of, read_place
 from tallystick.log import Entry, Head, checkpoint_path, tree_directory
 from tallystick.log.checkpoint import Comparison, Known, check_opened, read_kept, read_known
@@ -56,7 +57,8 @@ def grow(log: FilesLog, count: int, name: str = "n") -> None:
 
 
 def worker(home: Path, *keys: SignerKey) -> ProjectionWorker:
-    return Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), keys=keys)).worker("tiles")
+    parts = {"tiles": Signing(keys)} if keys else {}
+    return Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), parts=parts)).worker("tiles")
 
 
 def reopened(home: Path, log: FilesLog, keys: Sequence[VerifierKey] = ()) -> None:
@@ -290,6 +292,7 @@ import sys
 from pathlib import Path
 from tallystick.log.files import FilesLog
 from tallystick.extensions.proofs.keys import read_key_file
+from tallystick.extensions.proofs.signing import Signing
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
@@ -300,7 +303,8 @@ for number in range(20):
     log.claim(timeout_seconds=30)
     append(log, draft(node(f"{sys.argv[3]}-{number}")))
     log.release()
-    worker = Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), keys=keys)).worker("tiles")
+    parts = {"tiles": Signing(keys)}
+    worker = Follower(Place(home, LogReader(lambda: FilesLog(home / "_system")), parts=parts)).worker("tiles")
     worker.catch_up()
     worker.close()
     print((home / "_system/tiles/checkpoint").read_text(), flush=True)

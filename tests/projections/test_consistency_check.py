@@ -24,9 +24,10 @@ from tallystick.extensions.ontology.views import Views
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.projections import Projection
-from tallystick.projections.consistency_check import NAMES, Comparison, compare, rebuild
-from tallystick.projections.consistency_check.replay import Finding, Name, Status
+from tallystick.projections.consistency_check import Comparison, compare, rebuild
+from tallystick.projections.consistency_check.replay import Finding, Status
 from tallystick.projections.log_reader import LogReader
+from tallystick.projections.registry import by_default
 from tallystick.projections.sql import SqlProjection
 from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
@@ -52,7 +53,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Operation(Verb.UPSERT_NODE, {"id": "book", "type": "Project", "attrs": {}, "content": blob.content})
     )
     workspace.close()
-    for name in NAMES:
+    for name in by_default():
         rebuild(home, lambda: FilesLog(home / "_system"), name)
     return home
 
@@ -71,7 +72,7 @@ def test_what_was_built_from_the_log_is_sound(home: Path) -> None:
     assert found.sound
     assert found.findings == []
     assert [(each.name, each.behind, each.not_compared) for each in found.projections] == [
-        (name, 0, None) for name in NAMES
+        (name, 0, None) for name in by_default()
     ]
     assert all(each.position > 0 for each in found.projections)
 
@@ -127,7 +128,7 @@ def _ahead(name: str, statement: str) -> Callable[[Path], None]:
     return _told(name, statement.format("""'"lamport":', '"lamport":9'"""))
 
 
-HARMS: dict[str, tuple[Callable[[Path], object], Name, str, str, str]] = {
+HARMS: dict[str, tuple[Callable[[Path], object], str, str, str, str]] = {
     "a letter in graph.db": (
         _changed("graph.db", b"Quixotic", b"Quixotik"), "sql", "graph.db, table nodes", "roof", "differs in attrs",
     ),
@@ -240,9 +241,7 @@ def test_a_difference_is_named_and_gone_when_it_is_built_again(home: Path, harm:
 
 
 @pytest.mark.parametrize(("database", "name"), [("graph.db", "sql"), ("_system/views.db", "views")])
-def test_a_directory_where_a_database_was_is_left_to_whoever_put_it_there(
-    home: Path, database: str, name: Name
-) -> None:
+def test_a_directory_where_a_database_was_is_left_to_whoever_put_it_there(home: Path, database: str, name: str) -> None:
     _replaced(database, Path.mkdir)(home)
     assert not compared(home).sound
     with pytest.raises(StorageRefused, match="cannot be removed") as refused:
@@ -280,7 +279,7 @@ def test_a_mirror_is_not_removed_where_there_is_no_room_for_another(home: Path, 
     rebuild(home, lambda: FilesLog(home / "_system"), "sql", database=tight)
 
 
-def _is(finding: Finding, name: Name, where: str, key: str, what: str) -> bool:
+def _is(finding: Finding, name: str, where: str, key: str, what: str) -> bool:
     return (
         finding.projection == name
         and finding.where.startswith(where)
@@ -351,11 +350,11 @@ def test_one_that_cannot_show_a_commit_is_told_and_mended_by_building_it_again(
         bug.setattr(kind, "apply", fails)
         assert "cannot show what was committed behind position" in _told_of(home, name)
         with pytest.raises(TallystickError) as stuck:
-            rebuild(home, opened, name)  # type: ignore[arg-type]  # one of the three
+            rebuild(home, opened, name)
         assert stuck.value.code == "PROJECTION_STUCK"
         assert "stands still at position 0: a bug of ours: TypeError" in _told_of(home, name)
     assert "stands still" in _told_of(home, name)
-    for each in NAMES:
+    for each in by_default():
         rebuild(home, opened, each)
     assert compared(home).sound
 

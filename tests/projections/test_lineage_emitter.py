@@ -13,6 +13,7 @@ import pytest
 from tallystick import app
 from tallystick.config import Settings, load
 from tallystick.errors import TallystickError
+from tallystick.extensions.openlineage import lineage_emitter
 from tallystick.extensions.openlineage.events import Event
 from tallystick.extensions.openlineage.lineage_emitter import Destination, SharedSink, standing
 from tallystick.log.files import FilesLog
@@ -81,7 +82,8 @@ class Team:
 
     def follower(self, tenant: str) -> Follower:
         settings = self.of(tenant)
-        place = Place(settings.home, LogReader(lambda: app.open_log(settings)), lineage=self.destination(tenant))
+        parts = {"lineage": self.destination(tenant)}
+        place = Place(settings.home, LogReader(lambda: app.open_log(settings)), parts=parts)
         self.followers[tenant] = Follower(place)
         return self.followers[tenant]
 
@@ -128,8 +130,12 @@ def test_what_is_committed_last_is_handed_on_before_the_end(team: Team) -> None:
     assert team.endpoint.received == [("acme", "a")]
 
 
-async def test_lineage_of_tenants_that_nobody_uses_is_handed_on_too(team: Team) -> None:
-    projections = AllProjections(team.settings, open_log=app.open_log, lineage=team.destination)
+async def test_lineage_of_tenants_that_nobody_uses_is_handed_on_too(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage_emitter, "sink_for", lambda target, **options: team.endpoint)
+    settings = msgspec.structs.replace(team.settings, lineage_to=team.endpoint.target)
+    projections = AllProjections(settings, open_log=app.open_log, store=lambda: None)
     team.write("acme", "a")
     await projections.hand_on_once(lambda: ["acme", "globex"])
     team.write("acme", "b")

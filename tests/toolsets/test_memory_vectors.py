@@ -93,7 +93,7 @@ async def test_whoever_has_something_withheld_is_answered_by_words_alone(
     async with multi_tenant_store(tmp_path, policy) as base:
         for name, kind in (("plan", "note"), ("goal", "note"), ("hidden", "secret")):
             await base.node(ALICE, name, kind, said=f"about {name}")
-        toolset = memory.toolset(text=lambda _: cast(TextIndex, text), vectors=lambda _: cast(VectorIndex, vectors))
+        toolset = memory.toolset(text=lambda _: cast(TextIndex, text), near=lambda _: cast(VectorIndex, vectors))
         base.tools = choose((toolset,))
         assert ids(await base.call(BOB, "memory.search", query="about plans")) == ["plan"]
         assert vectors.asked == 0

@@ -5,12 +5,11 @@ from __future__ import annotations
 from tallystick.app.callers import claims_of, local_user, open_sessions, system_user
 from tallystick.app.logs import checkpoint_keys, open_log
 from tallystick.app.proving import all_proofs, proofs
-from tallystick.app.serving import LINEAGE_TOKEN_VARIABLE, serve_http, serve_stdio, served
-from tallystick.app.stores import erase, opened, operation_context, publish
+from tallystick.app.serving import serve_http, serve_stdio, served
+from tallystick.app.stores import erase, opened, operation_context
 from tallystick.app.vocabularies import knowledge_context, toolsets
 
 __all__ = [
-    "LINEAGE_TOKEN_VARIABLE",
     "all_proofs",
     "checkpoint_keys",
     "claims_of",
@@ -22,7 +21,6 @@ __all__ = [
     "opened",
     "operation_context",
     "proofs",
-    "publish",
     "serve_http",
     "serve_stdio",
     "served",

@@ -26,7 +26,6 @@ from tallystick.toolsets.derived_indexes import indexes_of
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
-    from tallystick.extensions.proofs.witnesses import WitnessAddress
 
 
 logger = logging.getLogger(__name__)
@@ -114,14 +113,6 @@ def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]
     if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
         return lambda tenant: ()
     return proofs().signers(settings)
-
-
-def read_witnesses(settings: Settings) -> tuple[WitnessAddress, ...]:
-    if not settings.witnesses:
-        return ()
-    from tallystick.extensions.proofs.witnesses import parse_witnesses
-
-    return parse_witnesses(settings.witnesses)
 
 
 async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:

@@ -7,15 +7,8 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,15 +20,11 @@ from tallystick.app.context import AppContext
 from tallystick.app.gauges import behind_seconds, watched
 from tallystick.app.guards import find_admission, with_quotas
 from tallystick.app.health import checked, not_live, not_ready
-from tallystick.app.logs import keys_by_tenant, open_log, read_witnesses
+from tallystick.app.logs import open_log
 from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
-from tallystick.commits import Commit
 from tallystick.config import Settings
 from tallystick.extension import installed
-from tallystick.extensions.files import content_edits
-from tallystick.extensions.ontology.views.content_files import Edit
-from tallystick.extensions.vectors import model
 from tallystick.operations.child_command import start_command
 from tallystick.operations.tenants import tenants_of
 from tallystick.server import Offer
@@ -50,11 +39,8 @@ from tallystick.work_settings import DEFAULT_AGENT
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tallystick.extensions.openlineage.lineage_emitter import Destination
     from tallystick.server.workers import Worker
 
-LINEAGE_TOKEN_VARIABLE = "OPENLINEAGE_API_KEY"
-"""What an endpoint for lineage wants to see; in no file and in no setting."""
 FILES_MAX = 65_536
 """That a server has open: a client has one, an open tenant a dozen and one for each segment of its log."""
 FILES_RESERVED_MIN = 64
@@ -70,51 +56,39 @@ logger = logging.getLogger(__name__)
 async def served(settings: Settings) -> AsyncIterator[Offer]:
     """The store with everything that follows it, offered to agents."""
     check_user(settings)
-    if settings.vectors:
-        model.require()
-    adopts = settings.adopt_file_edits == "on" or (settings.adopt_file_edits == "auto" and not settings.http)
-
-    async def adopt(tenant: str, edit: Edit) -> None:
-        await content_edits.adopt(store, projections.contents, tenant, edit)
-
     database = work_settings(settings).db_path
     sessions = open_sessions(settings)
     metrics.SESSIONS.reading = lambda: [((), float(sessions.open_count))]
-    with _lineage(settings, lambda: store) as lineage:
-        projections = AllProjections(
-            settings,
-            open_log=open_log,
-            adopt=adopt if adopts else None,
-            repairs=not adopts,
-            database=database,
-            lineage=lineage,
-            keys=keys_by_tenant(settings),
-            witnesses=read_witnesses(settings),
-            elsewhere=partial(_catch_up_elsewhere, settings),
-        )
-        async with opened(settings, projections, warm=True, sessions=sessions) as store:
-            # A log that cannot be opened is said now, not at the first call.
-            await store.partition(local_user(settings))
-            if settings.log_url:
-                # Asked of the other machines: not when the first session begins, on the loop of all others.
-                await asyncio.to_thread(sessions.signing_key)
-            projections.of(settings.tenant).serve()
-            if settings.issuers:
-                # Without one there is one tenant, whoever else has a log here.
-                projections.hand_on_for(lambda: tenants_of(settings))
-            try:
-                offer = _offer(settings, store, projections, sessions)
-                context = AppContext(
-                    settings=settings, projections=projections, sessions=sessions, store=lambda: store, offer=offer
-                )
-                with watched(settings, store, projections):
-                    async with AsyncExitStack() as stack:
-                        for around in installed().around_serving():
-                            await stack.enter_async_context(around(context))
-                        yield offer
-            finally:
-                sessions.close()
-                await projections.close()
+    projections = AllProjections(
+        settings,
+        open_log=open_log,
+        database=database,
+        store=lambda: store,
+        elsewhere=partial(_catch_up_elsewhere, settings),
+    )
+    async with opened(settings, projections, warm=True, sessions=sessions) as store:
+        # A log that cannot be opened is said now, not at the first call.
+        await store.partition(local_user(settings))
+        if settings.log_url:
+            # Asked of the other machines: not when the first session begins, on the loop of all others.
+            await asyncio.to_thread(sessions.signing_key)
+        projections.of(settings.tenant).serve()
+        if settings.issuers:
+            # Without one there is one tenant, whoever else has a log here.
+            projections.hand_on_for(lambda: tenants_of(settings))
+        try:
+            offer = _offer(settings, store, projections, sessions)
+            context = AppContext(
+                settings=settings, projections=projections, sessions=sessions, store=lambda: store, offer=offer
+            )
+            with watched(settings, store, projections):
+                async with AsyncExitStack() as stack:
+                    for around in installed().around_serving():
+                        await stack.enter_async_context(around(context))
+                    yield offer
+        finally:
+            sessions.close()
+            await projections.close()
 
 
 def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:
@@ -150,31 +124,6 @@ def _offer(settings: Settings, store: Store, projections: AllProjections, sessio
 def _catch_up_elsewhere(settings: Settings, tenant: str, name: str) -> Popen[bytes]:
     """By a process of its own: what has far to go would share the interpreter with every caller of this one."""
     return start_command("catch-up", name, "--base", str(settings.base), "--tenant", tenant)
-
-
-@contextmanager
-def _lineage(settings: Settings, store: Callable[[], Store]) -> Iterator[Callable[[str], Destination] | None]:
-    """By tenant: where its lineage is handed on to, if the settings say so."""
-    if not settings.lineage_to:
-        yield None
-        return
-    from tallystick.extensions.openlineage.emit import kind_before
-    from tallystick.extensions.openlineage.lineage_emitter import Destination, SharedSink, sink_for
-
-    loop = asyncio.get_running_loop()
-    token = os.environ.get(LINEAGE_TOKEN_VARIABLE) or None
-    sink = SharedSink(sink_for(settings.lineage_to, token=token, patience_seconds=0))
-
-    def of(tenant: str) -> Destination:
-        def kind_of(commit: Commit) -> str:
-            return asyncio.run_coroutine_threadsafe(kind_before(store(), tenant, commit), loop).result()
-
-        return Destination(sink, kind_of)
-
-    try:
-        yield of
-    finally:
-        sink.close()
 
 
 def _exporting() -> AbstractAsyncContextManager[None]:

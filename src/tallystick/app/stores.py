@@ -139,13 +139,6 @@ async def opened(
         await asyncio.to_thread(audit.close)
 
 
-async def publish(settings: Settings) -> None:
-    """Bring the views to the head of the log, for commands that wrote and are about to end."""
-    projections = AllProjections(settings, open_log=open_log)
-    await asyncio.to_thread(projections.of(settings.tenant).publish)
-    await projections.close()
-
-
 async def erase(settings: Settings, database: Path | None) -> list[str]:
     """Leave no copy of what was redacted or deleted in a tenant, for commands that are about to end. Returns the
     projections that still have one: the next process that opens the tenant goes on."""

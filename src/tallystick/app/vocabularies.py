@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,8 +45,8 @@ def toolsets(
         memory.toolset(
             hops_max=settings.max_hops,
             text=projections.text if projections else None,
-            vectors=projections.vectors if projections and settings.vectors else None,
-            walks=projections.walks if projections and settings.cypher_url else None,
+            near=_part("memory.search near", context),
+            walks=_part("memory.search walks", context),
             prove=partial(_prove, settings),
         ),
         work.toolset(
@@ -60,6 +60,12 @@ def toolsets(
     names = {each.name for each in core}
     contributed = (_deferred(*each, context) for each in installed().toolsets() if each[0] not in names)
     return *core, *contributed
+
+
+def _part(of_tool: str, context: AppContext) -> Any:
+    """Return the part of a tool that an extension carries out by tenant; None where none does, or it is off."""
+    make = installed().find_handler(of_tool)
+    return None if make is None else make(context)
 
 
 def _deferred(name: str, vocabulary: Vocabulary, context: AppContext) -> DeferredToolset:

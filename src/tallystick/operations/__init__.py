@@ -35,6 +35,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def shown_bytes(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 class OperationContext(msgspec.Struct, frozen=True):
     """The memory of one tenant, and how its parts are opened. Nothing is open until it is asked for."""
 

@@ -14,7 +14,7 @@ from tallystick.log import Head
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import BY_DEFAULT, Place
+from tallystick.projections.registry import Place, by_default
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
@@ -32,10 +32,11 @@ def catch_up(
 
     Raises InvalidArgument for another name, and whatever keeps a projection from going on.
     """
-    wrong = [name for name in names if name not in BY_DEFAULT]
+    known = by_default()
+    wrong = [name for name in names if name not in known]
     if wrong:
-        raise InvalidArgument(f"there is no '{wrong[0]}' beside the log; there are {', '.join(BY_DEFAULT)}")
-    return [_caught_up(context, name, progress) for name in names or BY_DEFAULT]
+        raise InvalidArgument(f"there is no '{wrong[0]}' beside the log; there are {', '.join(known)}")
+    return [_caught_up(context, name, progress) for name in names or known]
 
 
 def _caught_up(context: OperationContext, name: str, progress: Progress) -> CaughtUp:

@@ -25,7 +25,7 @@ from tallystick.log import Head, tree_directory
 from tallystick.log.proof import prove
 from tallystick.log.replica import read_replica
 from tallystick.log.unopened import Unopened, unopened
-from tallystick.operations import counted
+from tallystick.operations import counted, shown_bytes
 from tallystick.operations.at_rest import encryption_of
 from tallystick.operations.copies import backups_kept
 from tallystick.operations.orphans import find_orphans
@@ -106,9 +106,9 @@ def _base(settings: Settings) -> Iterator[Finding]:
         yield Finding("writable", f"no: {nearest}", "bad", "make it writable, or choose another place with --base")
     free = shutil.disk_usage(nearest).free
     if free < _SPACE_BYTES_MIN:
-        yield Finding("free space", _bytes(free), "odd", "free some: a full disk refuses writes, reads go on")
+        yield Finding("free space", shown_bytes(free), "odd", "free some: a full disk refuses writes, reads go on")
     else:
-        yield Finding("free space", _bytes(free))
+        yield Finding("free space", shown_bytes(free))
     yield _at_rest(nearest)
     yield _retention(settings)
 
@@ -133,7 +133,7 @@ def _log(settings: Settings) -> Iterator[Finding]:
     with unopened(settings.system) as log:
         segments = log.segments
         yield Finding(
-            "log", f"{counted(len(segments.paths), 'segment')}, {_bytes(segments.size)}, in {segments.directory}"
+            "log", f"{counted(len(segments.paths), 'segment')}, {shown_bytes(segments.size)}, in {segments.directory}"
         )
         yield from _position(settings, log)
 
@@ -153,8 +153,8 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     }
     sizes = {name: sum(map(_size_of, paths)) for name, paths in places.items()}
     total = sum(sizes.values())
-    shares = [f"{name} {_bytes(size)} ({size / total:.0%})" for name, size in sizes.items() if size]
-    yield Finding("disk", f"{_bytes(total)}: {', '.join(shares)}" if total else "nothing yet")
+    shares = [f"{name} {shown_bytes(size)} ({size / total:.0%})" for name, size in sizes.items() if size]
+    yield Finding("disk", f"{shown_bytes(total)}: {', '.join(shares)}" if total else "nothing yet")
 
 
 def _size_of(path: Path) -> int:
@@ -178,11 +178,11 @@ def _position(settings: Settings, log: Unopened) -> Iterator[Finding]:
         return
     yield Finding("position", f"{head.lamport} ({counted(head.count, 'commit')}), kept in {settings.system / 'head'}")
     if size < head.end:
-        yield Finding("end of the log", f"{_bytes(head.end - size)} are missing", "bad", RESTORE)
+        yield Finding("end of the log", f"{shown_bytes(head.end - size)} are missing", "bad", RESTORE)
         return
     if size > head.end:
         advice = "a writer is busy, or died: the next start settles it"
-        yield Finding("end of the log", f"{_bytes(size - head.end)} not yet acknowledged", "odd", advice)
+        yield Finding("end of the log", f"{shown_bytes(size - head.end)} not yet acknowledged", "odd", advice)
     yield from _last_commit(log.segments.line_before(head.end), head)
 
 
@@ -207,7 +207,7 @@ def _lines(settings: Settings) -> Iterator[Finding]:
     with unopened(settings.system) as log:
         size = log.segments.size
     if size > _PROVEN_BYTES_MAX:
-        found = f"only the last one was read, of {_bytes(size)}"
+        found = f"only the last one was read, of {shown_bytes(size)}"
         yield Finding("lines", found, advice="'tallystick verify' reads and proves all of them")
         return
     proof = prove(settings.system, tenant=settings.tenant)
@@ -223,7 +223,7 @@ def _lines(settings: Settings) -> Iterator[Finding]:
 def _audit(settings: Settings) -> Iterator[Finding]:
     directory = settings.system / "audit"
     if (size := _size_of(directory)) > _PROVEN_BYTES_MAX:
-        yield Finding("audit log", f"not read, {_bytes(size)}", advice="'tallystick verify' reads and proves it")
+        yield Finding("audit log", f"not read, {shown_bytes(size)}", advice="'tallystick verify' reads and proves it")
         return
     proof = verify_audit(directory)
     if proof.sound:
@@ -236,7 +236,7 @@ def _audit(settings: Settings) -> Iterator[Finding]:
 def _torn(settings: Settings) -> Iterator[Finding]:
     pieces = sorted((settings.system / "log").glob("*.torn-*"))
     if pieces:
-        size = _bytes(sum(piece.stat().st_size for piece in pieces))
+        size = shown_bytes(sum(piece.stat().st_size for piece in pieces))
         advice = "left by crashes, never acknowledged; look at them if you like, then remove them"
         yield Finding("torn pieces", f"{len(pieces)} ({size}), the last {pieces[-1].name}", "odd", advice)
     else:
@@ -256,7 +256,7 @@ def _snapshot(settings: Settings) -> Iterator[Finding]:
         yield Finding("snapshot", "none: a start replays the whole log")
         return
     when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(files[-1].stat().st_mtime))
-    yield Finding("snapshot", f"{files[-1].name}, {_bytes(files[-1].stat().st_size)}, {when}")
+    yield Finding("snapshot", f"{files[-1].name}, {shown_bytes(files[-1].stat().st_size)}, {when}")
 
 
 def _lock(settings: Settings) -> Iterator[Finding]:
@@ -270,19 +270,18 @@ def _lock(settings: Settings) -> Iterator[Finding]:
 
 
 _REBUILD = "'tallystick verify --views --repair' builds it again from the log"
-_ADVICE = {"cypher": "nothing is lost: a server goes on by itself once the engine at cypher_url answers"}
 
 
 def _projections(settings: Settings) -> Iterator[Finding]:
-    from tallystick.projections.consistency_check import names_of
+    from tallystick.projections.consistency_check import compared_in
     from tallystick.projections.consistency_check.replay import lock_of
     from tallystick.projections.worker import trouble_of
 
-    for name in names_of(settings.home):
-        trouble = trouble_of(lock_of(settings.home, name))
+    for each in compared_in(settings.home):
+        trouble = trouble_of(lock_of(settings.home, each.name))
         if trouble is not None:
             found = f"stands still at position {trouble.position}: {trouble.problem}"
-            yield Finding(name, found, "odd" if name == "cypher" else "bad", _ADVICE.get(name, _REBUILD))
+            yield Finding(each.name, found, "odd" if each.outside else "bad", each.outside or _REBUILD)
 
 
 _ERASURE = "a server that opens this memory finishes it, once no other program reads these files"
@@ -298,43 +297,10 @@ def _erasure(settings: Settings) -> Iterator[Finding]:
         yield Finding("erasure", found, "bad" if is_redacted else "odd", _ERASURE)
 
 
-def _lineage(settings: Settings) -> Iterator[Finding]:
-    if not settings.lineage_to:
-        return
-    from tallystick.extensions.openlineage.lineage_emitter import shown, sink_for, standing
-
-    with unopened(settings.system) as log:
-        head = log.head
-    at, trouble = standing(settings.system, sink_for(settings.lineage_to).target)
-    found = f"position {at.lamport} of {head.lamport}, to {shown(settings.lineage_to)}"
-    if trouble is not None:
-        advice = "nothing is lost: a running server tries again by itself, the next start goes on where it was"
-        yield Finding("lineage", f"{found}: {trouble}", "odd", advice)
-    else:
-        yield Finding("lineage", found)
-
-
-def _vectors(settings: Settings) -> Iterator[Finding]:
-    from tallystick.extensions.vectors import model
-    from tallystick.extensions.vectors.projection import counts, database_path
-
-    path = database_path(settings.home)
-    if not settings.vectors:
-        if path.exists():
-            advice = f"it is kept clean of what is erased; remove {path} if you do not want it back"
-            yield Finding("vectors", f"off; {_bytes(path.stat().st_size)} are left of when they were on", "odd", advice)
-        return
-    if not model.is_installed():
-        yield Finding("vectors", "on, and not installed", "bad", "pip install 'tallystick[vectors]', or turn it off")
-        return
-    made, texts = counts(path)
-    yield Finding("vectors", f"on: {made} of {counted(texts, 'text')} have one")
-
-
 def _blobs(settings: Settings) -> Iterator[Finding]:
     found = find_orphans(settings)
     if found:
-        size = _bytes(sum(found.values()))
+        size = shown_bytes(sum(found.values()))
         advice = "left by writers that died, named by no commit; 'tallystick doctor --repair' removes them"
         yield Finding("blobs", f"{len(found)} that nothing names ({size}): {', '.join(found)}", "odd", advice)
 
@@ -349,8 +315,7 @@ def _replica(settings: Settings) -> Iterator[Finding]:
 
 
 _PARTS: tuple[Part, ...] = (
-    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _lineage,
-    _vectors, _blobs, _replica,
+    _log, _lines, _audit, _disk, _torn, _snapshot, _lock, _projections, _erasure, _blobs, _replica,
 )  # fmt: skip
 
 
@@ -363,12 +328,3 @@ def _holder(path: Path) -> str:
         return "another process"
     pids = [row.split()[4] for row in rows if "FLOCK" in row and row.split()[5].endswith(f":{inode}")]
     return f"process {pids[0]}" if pids else "another process"
-
-
-def _bytes(number: int) -> str:
-    size = float(number)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -15,12 +15,12 @@ from tallystick.audit import TenantDeleted, encode
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
-from tallystick.extensions.cypher.operation import drop_graph
 from tallystick.log import Head, Log
 from tallystick.log.replica import open_copy
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 from tallystick.operations.copies import Backup, known_backups
+from tallystick.projections.registry import registered
 from tallystick.tenants import is_tenant
 
 _DELETING = ".deleting-"
@@ -57,7 +57,7 @@ class Deletion(msgspec.Struct, frozen=True):
     database_left: str | None
     """A `graph.db` that the settings place elsewhere."""
     graph_left: str | None = None
-    """What could not be deleted in the engine at `cypher_url`."""
+    """What could not be deleted in another program, such as the engine at `cypher_url`."""
 
 
 def tenants_of(settings: Settings) -> list[str]:
@@ -142,7 +142,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
     _require_no_links(settings)
     require_unused(settings)
     kept = known_backups(settings)
-    graph_left = drop_graph(settings)
+    graph_left = _drop_graphs(settings)
     head, aside = _set_aside(settings, context.open_log())
     # Not before what it ends: a clock that was wrong may have been ahead, and copies tell its logs apart by this.
     at = max(to_text(wall_clock()), head.timestamp)
@@ -182,13 +182,19 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
 
 def remove_copy(settings: Settings) -> str | None:
     """Of a tenant that was deleted in the memory which this base follows; that one's audit log says by whom. Raises
-    Conflict as `delete` does. Returns what could not be deleted in an engine."""
+    Conflict as `delete` does. Returns what could not be deleted in another
+    program."""
     _require_no_links(settings)
     require_unused(settings)
-    graph_left = drop_graph(settings)
+    graph_left = _drop_graphs(settings)
     _set_aside(settings, open_copy(settings.system, segment_bytes_max=settings.segment_bytes_max))
     _remove_set_aside(settings)
     return graph_left
+
+
+def _drop_graphs(settings: Settings) -> str | None:
+    left = [problem for each in registered().values() if each.drop is not None and (problem := each.drop(settings))]
+    return "; ".join(left) or None
 
 
 def _remove_set_aside(settings: Settings) -> None:

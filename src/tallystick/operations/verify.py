@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -11,8 +11,6 @@ from tallystick.audit.proof import AuditProof, verify_audit
 from tallystick.clock import from_text
 from tallystick.commits.signed_note import SignerKey
 from tallystick.errors import Corrupt, InvalidArgument, TallystickError
-from tallystick.extensions.cypher.engine import EngineThread
-from tallystick.extensions.cypher.operation import opened_engine
 from tallystick.log.checkpoint import Compared as ComparedCheckpoint
 from tallystick.log.checkpoint import Comparison as CheckpointComparison
 from tallystick.log.checkpoint import Known, read_kept
@@ -20,10 +18,10 @@ from tallystick.log.proof import Proof, prove
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.rule_scan import BrokenRule, scan_log
 from tallystick.projections.blobs import BlobProof, prove_blobs
-from tallystick.projections.consistency_check import Comparison, compare, names_of, rebuild
+from tallystick.projections.consistency_check import Comparison, compare, compared_in, rebuild
 from tallystick.projections.consistency_check.replay import Finding
 from tallystick.projections.content import Contents
-from tallystick.projections.registry import PendingErasure, pending_redactions
+from tallystick.projections.registry import Parts, PendingErasure, pending_redactions, prepared
 
 _BEGUN_TOGETHER_MS = 60_000
 """Events are written down in the background."""
@@ -96,30 +94,25 @@ def verify(
     named = _prove_blobs(context, progress) if blobs else None
     if not views:
         return Verification(proof, audit, named, checkpoints=signed)
-    with _engine(context) as engine:
+    with prepared(context.settings) as parts_of:
+        parts = parts_of(context.settings.tenant)
         compared = _compare(
-            context, engine, lambda done: progress("comparing", done, len(names_of(home)) * proof.bytes)
+            context, parts, lambda done: progress("comparing", done, len(compared_in(home)) * proof.bytes)
         )
-        rebuilt = _rebuild(context, engine, compared) if repair else []
+        rebuilt = _rebuild(context, parts, compared) if repair else []
     unerased = pending_redactions(home, database=context.database)
     return Verification(proof, audit, named, compared, rebuilt, signed, unerased, scan_log(system))
 
 
-@contextmanager
-def _engine(context: OperationContext) -> Iterator[EngineThread | None]:
-    with opened_engine(context.settings) if context.settings.cypher_url else nullcontext() as engine:
-        yield engine
-
-
 def _compare(
-    context: OperationContext, engine: EngineThread | None, progress: Callable[[int], None] = lambda done: None
+    context: OperationContext, parts: Parts, progress: Callable[[int], None] = lambda done: None
 ) -> Comparison:
     settings = context.settings
     return compare(
         settings.home,
         context.open_log,
         database=context.database,
-        engine=engine,
+        parts=parts,
         tenant=settings.tenant,
         progress=progress,
     )
@@ -146,7 +139,7 @@ def _prove_blobs(context: OperationContext, progress: Progress) -> BlobProof:
     return prove_blobs(context.settings.home, lambda done: progress("reading blobs", done, total))
 
 
-def _rebuild(context: OperationContext, engine: EngineThread | None, compared: Comparison) -> list[str]:
+def _rebuild(context: OperationContext, parts: Parts, compared: Comparison) -> list[str]:
     differing = [each.name for each in compared.projections if each.differs]
     refused: TallystickError | None = None
     for name in differing:
@@ -156,14 +149,14 @@ def _rebuild(context: OperationContext, engine: EngineThread | None, compared: C
                 context.open_log,
                 name,
                 database=context.database,
-                engine=engine,
+                parts=parts,
                 tenant=context.settings.tenant,
             )
         except TallystickError as error:
             refused = refused or error
     if refused is not None:
         raise refused
-    again = _compare(context, engine) if differing else compared
+    again = _compare(context, parts) if differing else compared
     if not again.sound:
         first = next(each for each in again.findings if each.status == "differs")
         raise Corrupt(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -58,6 +58,22 @@ _EXTENSIONS = {
 }  # fmt: skip
 
 logger = logging.getLogger(__name__)
+
+
+class ContentFiles(Protocol):
+    """The files that show the contents of a tenant to people, where a projection writes them."""
+
+    def entity_at(self, path: str) -> tuple[Kind, str] | None:
+        """Return the entity whose content a file shows. For any thread."""
+        ...
+
+    async def published(self, position: int) -> bool:
+        """Wait until they show commits up to there; False when that takes too long."""
+        ...
+
+    async def adopt_one(self, kind: Kind, entity_id: str) -> None:
+        """Commit what was saved in the file of an entity, if edits are adopted."""
+        ...
 
 
 def extension(format: str, encoding: str) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 
 from tallystick.log import Entry, Head
 from tallystick.projections import Settling
-from tallystick.projections.registry import PROJECTIONS, Place
+from tallystick.projections.registry import Place, registered
 from tallystick.projections.worker import ProjectionWorker
 
 logger = logging.getLogger(__name__)
@@ -29,16 +29,16 @@ class Follower:
     def worker(self, name: str) -> ProjectionWorker:
         found = self._workers.get(name)
         if found is None:
-            registered = PROJECTIONS[name]
-            projection = registered.make(self.place)
-            elsewhere = self.place.elsewhere if registered.by_default else None
+            each = registered()[name]
+            projection = each.make(self.place)
+            elsewhere = self.place.elsewhere if each.by_default else None
             found = self._workers[name] = ProjectionWorker(
                 self.place.log,
                 projection,
                 lock=self.place.lock(projection.name),
-                rest_seconds=registered.rest_seconds,
-                closing_seconds=registered.closing_seconds,
-                commits_at_once=registered.commits_at_once,
+                rest_seconds=each.rest_seconds,
+                closing_seconds=each.closing_seconds,
+                commits_at_once=each.commits_at_once,
                 elsewhere=None if elsewhere is None else partial(elsewhere, name),
                 applied=self._applied,
             )
@@ -46,12 +46,12 @@ class Follower:
 
     def with_copies(self) -> list[ProjectionWorker]:
         """Of whatever there is on disk: what was never made holds nothing, and is not made now."""
-        return [self.worker(each.name) for each in PROJECTIONS.values() if each.keeps_copies(self.place)]
+        return [self.worker(each.name) for each in registered().values() if each.keeps_copies(self.place)]
 
     def hand_on(self) -> None:
-        """From now on what is committed goes to where the place says, and is signed, if it says so."""
-        for each in PROJECTIONS.values():
-            if each.is_wanted(self.place):
+        """From now on follow with what hands on and has a part here."""
+        for each in registered().values():
+            if each.hands_on and each.name in self.place.parts:
                 self.worker(each.name).start()
 
     def sign(self) -> None:

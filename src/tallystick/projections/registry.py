@@ -1,38 +1,43 @@
-"""The registry: every projection of a log. A new one is added here, and nowhere else."""
+"""The registry: every projection of a log, the core's and those that extensions contribute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tallystick.commits import DELETIONS, REDACTIONS, chain
-from tallystick.config import DEFAULT_TENANT
+from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Corrupt
-from tallystick.extensions.cypher import projection as cypher
-from tallystick.extensions.ontology import views
-from tallystick.extensions.proofs import tiles
-from tallystick.extensions.vectors import projection as vectors
+from tallystick.extension import installed, load
 from tallystick.log import Head
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import unopened
 from tallystick.projections import Projection, sql
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.log_reader import LogReader
+from tallystick.projections.text import TextIndex
 from tallystick.projections.text import projection as text
-from tallystick.projections.worker import REST_SECONDS
+from tallystick.projections.worker import REST_SECONDS, ProjectionWorker
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tallystick.commits.signed_note import SignerKey
-    from tallystick.extensions.cypher.engine import EngineThread
-    from tallystick.extensions.openlineage.lineage_emitter import Destination
-    from tallystick.extensions.proofs.witnesses import WitnessAddress
+logger = logging.getLogger(__name__)
+
+Parts = Mapping[str, Any]
+"""By projection: what was prepared for it."""
+OpenedStore = Callable[[], Any]
+"""Returns the store of a process that serves, once it is open."""
+Prepare = Callable[[Settings, OpenedStore | None], AbstractContextManager[Callable[[str], Any]]]
+"""Prepares a projection in a process, which serves if it has a store. While inside, the result is called with the name
+of a tenant and returns its part; None: it has none."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -42,23 +47,31 @@ class Place(msgspec.Struct, frozen=True):
     log: LogReader
     database: Path | None = None
     """Where `graph.db` lies, if elsewhere."""
-    repairs: bool = False
-    """Content files that people edited are put right at the start, and what they wrote is kept beside."""
-    lineage: Destination | None = None
-    """Where events go, if they go anywhere."""
-    keys: tuple[SignerKey, ...] = ()
-    """Those that checkpoints of the log are signed with, if any are."""
-    witnesses: tuple[WitnessAddress, ...] = ()
-    """Who is asked to cosign them."""
-    cypher: EngineThread | None = None
-    """The engine that has a graph of it, if one does."""
     tenant: str = DEFAULT_TENANT
-    """As which it is known there."""
+    parts: Parts = {}
     elsewhere: Callable[[str], Popen[bytes]] | None = None
     """Begins a process that brings the projection of this name to the head, for one that has far to go."""
 
     def lock(self, name: str) -> Path:
         return self.home / "_system" / f"{name}.lock"
+
+
+class Use(msgspec.Struct, frozen=True):
+    """A projection of an open tenant, for what callers use of it."""
+
+    settings: Settings
+    place: Place
+    worker: ProjectionWorker
+    used: Callable[[], AbstractContextManager[None]]
+    """Entered for as long as the tenant must not be closed."""
+
+
+class Companion(Protocol):
+    """What callers use of a projection, such as an index that searches it. Made at first use, once for a tenant."""
+
+    def close(self) -> None:
+        """Called in a thread, before the projection is closed."""
+        ...
 
 
 class Copies(msgspec.Struct, frozen=True):
@@ -72,10 +85,10 @@ class Copies(msgspec.Struct, frozen=True):
     """The query that finds a row while copies are left of what was redacted or deleted."""
 
 
-class Registered(msgspec.Struct, frozen=True):
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     make: Callable[[Place], Projection]
-    copies: Copies | None
+    copies: Copies | None = None
     """None: it keeps nothing that could be erased."""
     rest_seconds: float = REST_SECONDS
     """Between two looks at the log for which nobody waits."""
@@ -85,8 +98,19 @@ class Registered(msgspec.Struct, frozen=True):
     """How many to apply together where there are many; 0: as the log is read."""
     by_default: bool = False
     """Whether every server keeps it. It is made of the log alone, so that any process can bring it to the head."""
-    is_wanted: Callable[[Place], bool] = lambda place: False
-    """Whether it follows wherever the tenant is open, because somebody else wants what it makes."""
+    prepare: Prepare | None = None
+    """Prepares its part of a `Place`, such as the address that it writes to."""
+    hands_on: bool = False
+    """Whether it follows wherever a tenant is open that it has a part of."""
+    hands_on_closed: bool = False
+    """Whether a server now and then hands on, too, what others wrote for tenants that are not open in it."""
+    companion: Callable[[Use], Companion] | None = None
+    findings: str = ""
+    """Refers to a function of a `consistency_check.replay.Subject` that yields what differs from the log."""
+    outside: str = ""
+    """Of one that is kept by another program: what to do while that program is away. It is built again by a reset."""
+    drop: Callable[[Settings], str | None] | None = None
+    """Deletes what another program keeps of a tenant that is deleted. Returns what could not be, for the operator."""
 
     def keeps_copies(self, place: Place) -> bool:
         if self.copies is None:
@@ -95,78 +119,85 @@ class Registered(msgspec.Struct, frozen=True):
         return path.exists() and not (self.name == "sql" and sql.is_of_another(path, place.home))
 
 
-def _lineage(place: Place) -> Projection:
-    # Most processes hand nothing on, and start faster without it.
-    from tallystick.extensions.openlineage.lineage_emitter import LineageEmitter
-
-    if place.lineage is None:
-        raise ValueError("no place is named for events to go to")
-    return LineageEmitter(place.home / "_system", place.log, place.lineage)
-
-
-def _tiles(place: Place) -> Projection:
-    if not place.keys:
-        return tiles.TilesProjection(place.home)
-    # Most processes sign nothing, and start faster without what it takes.
-    from tallystick.extensions.proofs.checkpoints import SignedTiles
-    from tallystick.extensions.proofs.witnesses import Witnesses
-
-    return SignedTiles(place.home, place.keys, Witnesses(place.witnesses) if place.witnesses else None)
-
-
-PROJECTIONS: dict[str, Registered] = {
-    each.name: each
-    for each in (
-        Registered(
-            "views",
-            lambda place: views.Views(place.home, place.log.line, repairs=place.repairs),
-            Copies(lambda home, database: views.database_path(home), views.POSITION, views.ERASING),
-            by_default=True,
-        ),
-        Registered(
-            "sql",
-            lambda place: sql.SqlProjection(place.database or sql.database_path(place.home), home=place.home),
-            Copies(lambda home, database: database or sql.database_path(home), sql.POSITION, sql.ERASING),
-            # A page of an index that several of them change is written once.
-            commits_at_once=10_000,
-            by_default=True,
-        ),
-        Registered(
-            "text",
-            lambda place: text.TextProjection(place.home, place.log.line),
-            Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
-            # Whoever searches catches up first, and many texts cost less together.
-            rest_seconds=1.0,
-            by_default=True,
-        ),
-        Registered(
-            "vectors",
-            lambda place: vectors.VectorProjection(place.home, place.log.line),
-            Copies(lambda home, database: vectors.database_path(home), vectors.POSITION, vectors.ERASING),
-            rest_seconds=1.0,
-        ),
-        Registered(
-            "cypher",
-            lambda place: cypher.CypherProjection(place.home, place.cypher, place.tenant),
-            Copies(lambda home, database: cypher.database_path(home), cypher.POSITION, cypher.ERASING),
-            closing_seconds=3.0,
-            commits_at_once=2_000,
-            is_wanted=lambda place: place.cypher is not None,
-        ),
-        Registered("lineage", _lineage, None, closing_seconds=3.0, is_wanted=lambda place: place.lineage is not None),
-        Registered(
-            "tiles",
-            _tiles,
-            None,
-            rest_seconds=tiles.SIGNED_EVERY_SECONDS,
-            commits_at_once=20_000,
-            is_wanted=lambda place: bool(place.keys),
-        ),
+def _text_index(use: Use) -> TextIndex:
+    worker = use.worker
+    assert isinstance(worker.projection, text.TextProjection)
+    return TextIndex(
+        worker.projection,
+        worker.catch_up,
+        catch_up_within=worker.catch_up_within,
+        head=worker.log_head,
+        used=use.used,
     )
-}
 
-BY_DEFAULT = [name for name, each in PROJECTIONS.items() if each.by_default]
-COPIES = {name: each.copies for name, each in PROJECTIONS.items() if each.copies is not None}
+
+_SQL = Registered(
+    name="sql",
+    make=lambda place: sql.SqlProjection(place.database or sql.database_path(place.home), home=place.home),
+    copies=Copies(lambda home, database: database or sql.database_path(home), sql.POSITION, sql.ERASING),
+    # A page of an index that several of them change is written once.
+    commits_at_once=10_000,
+    by_default=True,
+    findings="tallystick.projections.consistency_check.sql:findings",
+)
+_TEXT = Registered(
+    name="text",
+    make=lambda place: text.TextProjection(place.home, place.log.line),
+    copies=Copies(lambda home, database: text.database_path(home), text.POSITION, text.ERASING),
+    # Whoever searches catches up first, and many texts cost less together.
+    rest_seconds=1.0,
+    by_default=True,
+    companion=_text_index,
+    findings="tallystick.projections.consistency_check.text:findings",
+)
+
+
+@cache
+def registered() -> dict[str, Registered]:
+    """Return every projection by name. One of an extension that is at fault is left out, and logged."""
+    theirs = list(_contributed())
+    # Those that people look at come first.
+    ordered = [*(each for each in theirs if each.by_default), _SQL, _TEXT, *theirs]
+    found: dict[str, Registered] = {}
+    for each in ordered:
+        if found.setdefault(each.name, each) is not each:
+            logger.warning("a projection named '%s' is left out: there is one already", each.name)
+    return found
+
+
+def _contributed() -> Iterator[Registered]:
+    for extension in installed().extensions:
+        for reference in extension.projections:
+            try:
+                yield load(reference)
+            except Exception as error:
+                logger.warning("a projection of the extension '%s' is left out: %s", extension.name, error)
+
+
+def by_default() -> list[str]:
+    return [name for name, each in registered().items() if each.by_default]
+
+
+def all_copies() -> dict[str, Copies]:
+    return {name: each.copies for name, each in registered().items() if each.copies is not None}
+
+
+@contextmanager
+def prepared(settings: Settings, store: OpenedStore | None = None) -> Iterator[Callable[[str], Parts]]:
+    """Prepare all of them in this process, which serves if it has a store. Yields a function that returns the parts of
+    a tenant."""
+    with ExitStack() as stack:
+        made = {
+            name: stack.enter_context(each.prepare(settings, store))
+            for name, each in registered().items()
+            if each.prepare is not None
+        }
+
+        def parts_of(tenant: str) -> Parts:
+            return {name: part for name, of in made.items() if (part := of(tenant)) is not None}
+
+        yield parts_of
+
 
 _VERBS = tuple(f'"operation":"{verb.value}"'.encode() for verb in DELETIONS | REDACTIONS)
 
@@ -184,7 +215,7 @@ class PendingErasure(msgspec.Struct, frozen=True):
 def pending_erasures(home: Path, *, database: Path | None = None) -> list[PendingErasure]:
     """Changes nothing. `database`: where `graph.db` lies, if elsewhere."""
     found = []
-    for name, copies in COPIES.items():
+    for name, copies in all_copies().items():
         path = copies.database(home, database)
         if path.exists() and (pending := _pending(name, copies, path, home)) is not None:
             found.append(pending)
@@ -224,7 +255,7 @@ def _unseen(system: Path, at: Head) -> list[int]:
 def check_not_removed(home: Path) -> None:
     """For who finds no commit there. Raises Corrupt where something says that there were some: what follows a log
     never is before it, and is all that is left to tell."""
-    for copies in COPIES.values():
+    for copies in all_copies().values():
         path = copies.database(home, None)
         position = _followed(copies, path).lamport if path.exists() else 0
         if position:

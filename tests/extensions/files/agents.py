@@ -12,9 +12,8 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.errors import TallystickError
-from tallystick.extensions.files.content_edits import adopt
 from tallystick.extensions.files.toolset import make_toolset
-from tallystick.extensions.ontology.file_edits import FileEdits
+from tallystick.extensions.ontology.file_edits import FileEdits, adopt
 from tallystick.extensions.ontology.views import Views
 from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.log import Head
@@ -51,7 +50,7 @@ class FilesAgent:
         self.edits = FileEdits(self.views, self.follower, self._adopt)
         toolset = make_toolset(
             lambda tenant: home if tenant == "default" else home / "tenants" / tenant,
-            views=lambda tenant: self.views,
+            views=lambda tenant: self.edits,
             adopt=lambda tenant, kind, entity_id: self.edits.adopt_one(kind, entity_id),
             published=self._published,
             file_bytes_max=file_bytes_max,
@@ -65,7 +64,7 @@ class FilesAgent:
         return self.partition
 
     async def _adopt(self, edit: Edit) -> None:
-        await adopt(self.store, lambda tenant: self.contents, "default", edit)
+        await adopt(self.store, self.contents, "default", edit)
 
     async def _published(self, tenant: str, position: int) -> bool:
         return await self.follower.reached(position, timeouts.SECONDS)

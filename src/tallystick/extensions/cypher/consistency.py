@@ -18,11 +18,12 @@ _NODES = "MATCH (n:Entity) WHERE n.id > $last RETURN n ORDER BY n.id LIMIT $most
 _EDGES = "MATCH (:Entity)-[e:EDGE]->(:Entity) WHERE e.key > $last RETURN e ORDER BY e.key LIMIT $most"
 
 
-def findings(one: Subject, engine: EngineThread | None, tenant: str) -> Iterator[Finding]:
+def findings(one: Subject) -> Iterator[Finding]:
+    engine: EngineThread | None = one.place.parts.get("cypher")
     for what in damage(one, lambda: copy_database(one)):
         yield Finding("cypher", one.where, "", what)
         return
-    projection = CypherProjection(one.home, engine, tenant)
+    projection = CypherProjection(one.home, engine, one.place.tenant)
     try:
         until = projection.position()
         if engine is not None:

@@ -10,4 +10,6 @@ EXTENSION = Extension(
     commands={
         "cypher": Command(f"{_HERE}.cli:cypher"),
     },
+    handlers={"memory.search walks": f"{_HERE}.registered:walks"},
+    projections=(f"{_HERE}.registered:CYPHER",),
 )

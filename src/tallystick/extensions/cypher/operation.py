@@ -11,7 +11,6 @@ import msgspec
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.extensions.cypher.engine import EngineThread, address_of
-from tallystick.extensions.cypher.projection import database_path
 from tallystick.operations import OperationContext
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
@@ -58,8 +57,6 @@ def ask(
 
 def drop_graph(settings: Settings) -> str | None:
     """All that an engine has of a tenant that is deleted. Returns what could not be, for the operator."""
-    if not database_path(settings.home).exists():
-        return None
     try:
         with opened_engine(settings) as thread:
             thread.wait_for(thread.engine.drop(thread.address.graph_of(settings.tenant)))
@@ -85,4 +82,5 @@ def opened_engine(settings: Settings) -> Iterator[EngineThread]:
 
 
 def _place(context: OperationContext, thread: EngineThread) -> Place:
-    return Place(context.settings.home, LogReader(context.open_log), cypher=thread, tenant=context.settings.tenant)
+    settings = context.settings
+    return Place(settings.home, LogReader(context.open_log), tenant=settings.tenant, parts={"cypher": thread})

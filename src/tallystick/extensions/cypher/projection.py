@@ -23,11 +23,9 @@ from tallystick.commits.mask import redact
 from tallystick.commits.payloads import EdgePayload, read_edge, read_extent, read_node, read_target
 from tallystick.errors import InvalidArgument, StorageRefused
 from tallystick.extensions.cypher.engine import WRITE_SECONDS, EngineThread, Parameters, Rows, Statement
+from tallystick.extensions.cypher.registered import ERASING, database_path
 from tallystick.log import Entry, Head
 from tallystick.projections.database import Connection, Damaged, Database
-
-POSITION = "SELECT value FROM meta WHERE key = 'head'"
-ERASING = "SELECT 1 FROM meta WHERE key = 'scrub'"
 
 T = TypeVar("T")
 Properties = dict[str, Any]
@@ -48,10 +46,6 @@ _DELETE_NODES = "UNWIND $ids AS id MATCH (n:Entity {id: id}) DETACH DELETE n"
 _DELETE_EDGES = "UNWIND $keys AS key MATCH ()-[e:EDGE {key: key}]->() DELETE e"
 _NODE = "MATCH (n:Entity {id: $id}) RETURN n"
 _EDGE = "MATCH ()-[e:EDGE {key: $key}]->() RETURN e"
-
-
-def database_path(home: Path) -> Path:
-    return home / "_system" / "cypher.db"
 
 
 class CypherProjection:

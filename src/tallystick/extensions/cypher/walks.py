@@ -10,13 +10,20 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded
+from tallystick.extensions.cypher.delegation import delegate
 from tallystick.extensions.cypher.engine import EngineAway, EngineThread
 from tallystick.projections.worker import ProjectionWorker
+
+if TYPE_CHECKING:
+    from tallystick.policy import Principal
+    from tallystick.store import Store
+    from tallystick.toolsets.memory.search import Degraded, Delegated
+    from tallystick.toolsets.memory.search_query import SearchQuery
 
 Direction = Literal["out", "in", "both"]
 FoundEdge = tuple[str, str, str, str | None]
@@ -60,6 +67,13 @@ class GraphWalks:
         self._used = used
         self._away_until = 0.0
         self._node_ms, self._step_ms = 0.02, 2.0
+
+    async def delegate(
+        self, store: Store, principal: Principal, sought: SearchQuery, *, is_long: bool
+    ) -> Delegated | Degraded:
+        return await delegate(store, principal, sought, self, is_long=is_long)
+
+    def close(self) -> None: ...
 
     async def name(self) -> str:
         return await self._engine.run(self._engine.engine.name())

@@ -15,14 +15,13 @@ from tallystick.extensions.files.paths import Entity, Place, place_of
 from tallystick.file_locks import locked
 from tallystick.policy import Action, Principal
 from tallystick.private_files import make_directory
-from tallystick.projections.content import Contents, Kind, check_text
+from tallystick.projections.content import ContentFiles, Contents, Kind, check_text
 from tallystick.projections.reserved_files import Reserved
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
-    from tallystick.extensions.ontology.views import Views
     from tallystick.store import Look, Store
 
 T = TypeVar("T")
@@ -33,7 +32,7 @@ _SNIPPET_LINES = 4
 
 class ToolContext(msgspec.Struct, frozen=True):
     home: Callable[[str], Path] | None
-    views: Callable[[str], Views | None]
+    views: Callable[[str], ContentFiles | None]
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None
     published: Callable[[str, int], Awaitable[bool]] | None
     file_bytes_max: int = FILE_BYTES_MAX

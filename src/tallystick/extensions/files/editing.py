@@ -8,7 +8,6 @@ import msgspec
 
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.files.arguments import Insert, StrReplace
-from tallystick.extensions.files.content_edits import rewrite
 from tallystick.extensions.files.context import (
     Call,
     alone,
@@ -24,6 +23,7 @@ from tallystick.extensions.files.context import (
 from tallystick.extensions.files.paths import Place, check_plain
 from tallystick.policy import Action
 from tallystick.toolsets import Answer
+from tallystick.toolsets.content_edits import rewrite
 from tallystick.toolsets.drafts import after_commit
 
 _LINES_SHOWN = 20

@@ -23,15 +23,14 @@ from tallystick.work_settings import named_paths as named_by_work
 
 if TYPE_CHECKING:
     from tallystick.app.context import AppContext
-    from tallystick.extensions.ontology.views import Views
-    from tallystick.projections.content import Kind
+    from tallystick.projections.content import ContentFiles, Kind
 
 
 def contributed(context: AppContext) -> Toolset:
     projections = context.projections
     return make_toolset(
         projections.path if projections else None,
-        views=projections.views if projections else lambda tenant: None,
+        views=projections.content_files if projections else lambda tenant: None,
         adopt=projections.adopted if projections else None,
         published=projections.published if projections else None,
         reserved=_named_paths(context.settings),
@@ -51,7 +50,7 @@ def _named_paths(settings: Settings) -> list[Path]:
 def make_toolset(
     home: Callable[[str], Path] | None,
     *,
-    views: Callable[[str], Views | None] = lambda tenant: None,
+    views: Callable[[str], ContentFiles | None] = lambda tenant: None,
     adopt: Callable[[str, Kind, str], Awaitable[None]] | None = None,
     published: Callable[[str, int], Awaitable[bool]] | None = None,
     file_bytes_max: int = FILE_BYTES_MAX,

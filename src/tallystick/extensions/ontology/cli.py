@@ -103,10 +103,11 @@ async def _defined(settings: Settings) -> dict[str, Any]:
 async def _used(settings: Settings, preset: str) -> dict[str, Any]:
     from tallystick import app
     from tallystick.extensions.ontology.definitions import use_preset
+    from tallystick.operations.catch_up import catch_up
 
     async with app.opened(settings) as store:
         found = await use_preset(store, principal(settings), preset)
-    await app.publish(settings)
+    await asyncio.to_thread(catch_up, app.operation_context(settings), ["views"])
     return found
 
 

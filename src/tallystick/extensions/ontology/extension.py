@@ -20,4 +20,6 @@ EXTENSION = Extension(
         )
     },
     indexes={"ontology": ("tallystick.state.ontology:Ontology",)},
+    projections=(f"{_HERE}.file_edits:VIEWS",),
+    around_serving=f"{_HERE}.file_edits:adopting",
 )

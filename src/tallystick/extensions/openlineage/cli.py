@@ -43,9 +43,10 @@ def emit(
     """
     from tallystick import app
     from tallystick.extensions.openlineage.emit import emit as emitted
+    from tallystick.extensions.openlineage.registered import TOKEN_VARIABLE
 
     context = app.operation_context(existing(base=base, tenant=tenant))
-    token = os.environ.get(app.LINEAGE_TOKEN_VARIABLE) or None
+    token = os.environ.get(TOKEN_VARIABLE) or None
     done = asyncio.run(
         emitted(
             context,

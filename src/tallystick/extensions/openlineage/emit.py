@@ -56,8 +56,8 @@ async def emit(
         def kind_of(commit: Commit) -> str:
             return asyncio.run_coroutine_threadsafe(kind_before(store, context.settings.tenant, commit), loop).result()
 
-        to_sink = Destination(sink, kind_of)
-        worker = Follower(Place(context.settings.home, LogReader(context.open_log), lineage=to_sink)).worker("lineage")
+        parts = {"lineage": Destination(sink, kind_of)}
+        worker = Follower(Place(context.settings.home, LogReader(context.open_log), parts=parts)).worker("lineage")
         emitter = cast(LineageEmitter, worker.projection)
         try:
             if again:

@@ -10,4 +10,7 @@ EXTENSION = Extension(
     commands={
         "emit": Command(f"{_HERE}.cli:emit"),
     },
+    handlers={"memory.lineage openlineage_v1": f"{_HERE}.lineage_form:FORM"},
+    projections=(f"{_HERE}.registered:LINEAGE",),
+    checks=(f"{_HERE}.registered:check_lineage",),
 )

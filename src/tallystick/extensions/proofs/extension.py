@@ -19,4 +19,5 @@ EXTENSION = Extension(
     proofs=f"{_HERE}.provider:PROOFS",
     routes=(f"{_HERE}.routes.tlog:routes", f"{_HERE}.routes.proofs:routes"),
     open_paths=f"{_HERE}.routes.tlog:open_paths",
+    projections=(f"{_HERE}.signing:TILES",),
 )

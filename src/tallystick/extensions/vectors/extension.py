@@ -4,4 +4,11 @@ from __future__ import annotations
 
 from tallystick.extension import Extension
 
-EXTENSION = Extension(name="vectors")
+_HERE = "tallystick.extensions.vectors"
+EXTENSION = Extension(
+    name="vectors",
+    handlers={"memory.search near": f"{_HERE}.registered:near"},
+    projections=(f"{_HERE}.registered:VECTORS",),
+    checks=(f"{_HERE}.registered:check_vectors",),
+    around_serving=f"{_HERE}.registered:embedding",
+)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tallystick.errors import TallystickError
-from tallystick.extensions.vectors import model
+from tallystick.extensions.vectors import fusion, model
 from tallystick.extensions.vectors.projection import VectorProjection
 from tallystick.file_locks import locked
 from tallystick.projections.database import Damaged, Reader
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 
 class VectorIndex:
+    words_min = fusion.WORDS_MIN
+
     def __init__(
         self,
         projection: VectorProjection,
@@ -83,6 +85,9 @@ class VectorIndex:
             except TallystickError as error:
                 logger.warning("a question was answered by words alone: %s", error.message)
             return []
+
+    def fused(self, by_words: Sequence[Hit], near: Sequence[Hit]) -> list[Hit]:
+        return fusion.fused(by_words, near)
 
     def embed_waiting(self) -> int:
         """Make the vectors of some texts that wait; how many there were. Blocks for half a second or so."""

@@ -19,14 +19,13 @@ from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.commits.mask import REDACTED
 from tallystick.commits.reserved_attributes import said
 from tallystick.errors import TallystickError
+from tallystick.extensions.vectors.registered import database_path
 from tallystick.log import Entry, Head
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged, Database, Reader, check_follows, check_version
 from tallystick.projections.text.entity_words import Entity, values
 from tallystick.projections.text.projection import Key, key_of, read_entity
 
-POSITION = "SELECT head FROM place WHERE head != ''"
-ERASING = "SELECT 1 FROM place WHERE scrub"
 CHARACTERS_MAX = 4_000
 """Of a text: more than the model reads."""
 
@@ -47,10 +46,6 @@ CREATE INDEX entities_waiting ON entities (number) WHERE vector IS NULL;
 CREATE TABLE vectors (number INTEGER PRIMARY KEY AUTOINCREMENT, entity INTEGER NOT NULL, codes BLOB NOT NULL);
 CREATE TABLE dropped (change INTEGER PRIMARY KEY AUTOINCREMENT, vector INTEGER NOT NULL)
 """
-
-
-def database_path(home: Path) -> Path:
-    return home / "_system" / "vectors.db"
 
 
 def counts(path: Path) -> tuple[int, int]:

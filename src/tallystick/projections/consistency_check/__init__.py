@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,11 @@ import msgspec
 
 from tallystick.config import DEFAULT_TENANT
 from tallystick.errors import StorageRefused
-from tallystick.extensions.cypher import consistency as cypher
-from tallystick.extensions.cypher.engine import EngineThread
+from tallystick.extension import load
 from tallystick.log import Log
-from tallystick.projections.consistency_check import sql, text, views
 from tallystick.projections.consistency_check.replay import (
     LIMIT,
     Finding,
-    Name,
     Status,
     Subject,
     held,
@@ -35,24 +32,17 @@ from tallystick.projections.consistency_check.replay import (
 )
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
-from tallystick.projections.registry import COPIES, Place
+from tallystick.projections.registry import Parts, Place, Registered, registered
 from tallystick.projections.sql import SqlProjection
 
-NAMES: tuple[Name, ...] = ("views", "sql", "text")
-"""Those that every memory has; one that follows into an engine is compared where it was made."""
 _BLOCK_BYTES = 512
 """What `st_blocks` counts, whatever the file system."""
-_FINDINGS: dict[Name, Callable[[Subject], Iterator[Finding]]] = {
-    "views": views.findings,
-    "sql": sql.findings,
-    "text": text.findings,
-}
 
 
 class Compared(msgspec.Struct):
     """One projection."""
 
-    name: Name
+    name: str
     position: int = 0
     behind: int = 0
     """Commits that it has not seen yet."""
@@ -77,7 +67,7 @@ def compare(
     open_log: Callable[[], Log],
     *,
     database: Path | None = None,
-    engine: EngineThread | None = None,
+    parts: Parts | None = None,
     tenant: str = DEFAULT_TENANT,
     limit: int = LIMIT,
     progress: Callable[[int], None] = lambda done: None,
@@ -85,18 +75,18 @@ def compare(
     """Of a log that is sound. `database`: where `graph.db` lies, if elsewhere. What was never made is not compared.
 
     Needs room for a second copy of what it compares in the directory for temporary files. `progress` is told the
-    bytes of the log that were replayed, three times over.
+    bytes of the log that were replayed, once for each of `compared_in(home)`.
     """
+    place = Place(home, LogReader(open_log), database, tenant, parts or {})
     compared, findings = [], []
     with closing(open_log()) as log:
         size = log.head().end
-        for number, name in enumerate(names_of(home)):
-            path = COPIES[name].database(home, database)
+        for number, each in enumerate(compared_in(home)):
+            path = _path(each, home, database)
             with tempfile.TemporaryDirectory(prefix="tallystick-comparing-") as elsewhere:
-                one = Subject(home, path, log, Path(elsewhere), partial(_advanced, progress, number * size))
-                result = Compared(name)
-                found = cypher.findings(one, engine, tenant) if name == "cypher" else _FINDINGS[name](one)
-                for finding in (*found, *unerased(name, one)) if path.exists() else ():
+                one = Subject(place, path, log, Path(elsewhere), partial(_advanced, progress, number * size))
+                result = Compared(each.name)
+                for finding in (*load(each.findings)(one), *unerased(each.name, one)) if path.exists() else ():
                     if _count(result, finding.status) <= limit:
                         findings.append(finding)
                 result.position, result.behind, result.not_compared = one.position, one.behind, one.not_compared
@@ -104,24 +94,29 @@ def compare(
     return Comparison(compared, findings)
 
 
-def names_of(home: Path) -> tuple[Name, ...]:
-    return (*NAMES, "cypher") if COPIES["cypher"].database(home, None).exists() else NAMES
+def compared_in(home: Path) -> list[Registered]:
+    """Return the projections that every memory has, and those in another program that this memory has."""
+    return [
+        each
+        for each in registered().values()
+        if each.findings and (each.by_default or _path(each, home, None).exists())
+    ]
 
 
 def rebuild(
     home: Path,
     open_log: Callable[[], Log],
-    name: Name,
+    name: str,
     *,
     database: Path | None = None,
-    engine: EngineThread | None = None,
+    parts: Parts | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> None:
     """Throw a projection's database away and build it again from the log. Servers may go on: they notice."""
-    path = COPIES[name].database(home, database)
-    worker = Follower(Place(home, LogReader(open_log), database, cypher=engine, tenant=tenant)).worker(name)
+    path = _path(registered()[name], home, database)
+    worker = Follower(Place(home, LogReader(open_log), database, tenant, parts or {})).worker(name)
     with held(lock_of(home, name)):
-        if name == "cypher":
+        if registered()[name].outside:
             worker.projection.reset()
         else:
             if isinstance(worker.projection, SqlProjection) and path.is_file():
@@ -135,6 +130,11 @@ def rebuild(
             worker.catch_up()
     finally:
         worker.close()
+
+
+def _path(each: Registered, home: Path, database: Path | None) -> Path:
+    assert each.copies is not None
+    return each.copies.database(home, database)
 
 
 def _require_room(files: Sequence[Path]) -> None:

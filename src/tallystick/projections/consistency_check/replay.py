@@ -18,11 +18,10 @@ from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
 from tallystick.projections.database import Connection, Damaged, mode_of
 from tallystick.projections.log_reader import CHUNK_COMMITS
-from tallystick.projections.registry import COPIES
+from tallystick.projections.registry import Place, all_copies
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.worker import trouble_of
 
-Name = Literal["views", "sql", "text", "cypher"]
 Status = Literal["differs", "edited", "waits"]
 """It is wrong; a person changed it and that is not adopted yet; a server has not got to it yet."""
 
@@ -33,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Finding(msgspec.Struct, frozen=True):
-    projection: Name
+    projection: str
     where: str
     """A file below the home, and the table in it."""
     key: str
@@ -44,8 +43,9 @@ class Finding(msgspec.Struct, frozen=True):
 class Subject:
     """One projection that is being compared, and what comes out beside the findings."""
 
-    def __init__(self, home: Path, path: Path, log: Log, elsewhere: Path, progress: Callable[[int], None]) -> None:
-        self.home = home
+    def __init__(self, place: Place, path: Path, log: Log, elsewhere: Path, progress: Callable[[int], None]) -> None:
+        self.place = place
+        self.home = place.home
         self.path = path
         self.log = log
         self.elsewhere = elsewhere
@@ -86,7 +86,7 @@ def opened(one: Subject, expected: Path | None = None) -> Iterator[Connection]:
         yield db
 
 
-def structure(name: Name, one: Subject, db: Connection) -> Iterator[Finding]:
+def structure(name: str, one: Subject, db: Connection) -> Iterator[Finding]:
     """Also whether each index says what its table says."""
     try:
         with doubted():
@@ -96,17 +96,17 @@ def structure(name: Name, one: Subject, db: Connection) -> Iterator[Finding]:
     yield from (Finding(name, one.where, "", each) for each in said if each != "ok")
 
 
-def unerased(name: Name, one: Subject) -> Iterator[Finding]:
+def unerased(name: str, one: Subject) -> Iterator[Finding]:
     try:
         with doubted(), opened(one) as db:
-            is_erasing = db.execute(COPIES[name].erasing).fetchone() is not None
+            is_erasing = db.execute(all_copies()[name].erasing).fetchone() is not None
     except Damaged:
         return
     if is_erasing:
         yield Finding(name, one.where, "", "copies of what was redacted or deleted are still to be erased", "waits")
 
 
-def guarded(name: Name, one: Subject, findings: Iterator[Finding]) -> Iterator[Finding]:
+def guarded(name: str, one: Subject, findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         with doubted():
             yield from findings
@@ -115,13 +115,13 @@ def guarded(name: Name, one: Subject, findings: Iterator[Finding]) -> Iterator[F
 
 
 def differing(
-    name: Name, one: Subject, table: str, db: Connection, select: Callable[[str], str], key: Sequence[str]
+    name: str, one: Subject, table: str, db: Connection, select: Callable[[str], str], key: Sequence[str]
 ) -> Iterator[Finding]:
     found = differing_rows(db, select, key)
     yield from guarded(name, one, (Finding(name, f"{one.where}, table {table}", *each) for each in found))
 
 
-def replayed(name: Name, one: Subject, ask: str, make: Callable[[], Projection]) -> Iterator[Finding]:
+def replayed(name: str, one: Subject, ask: str, make: Callable[[], Projection]) -> Iterator[Finding]:
     """Brings the other one to where the copy says it is."""
     try:
         until = _position(one, ask)
@@ -150,7 +150,7 @@ def _position(one: Subject, ask: str) -> Head | None:
         raise Damaged(f"it does not say where it is: {error}") from error
 
 
-def standing(name: Name, one: Subject, make: Callable[[], Projection]) -> Iterator[Finding]:
+def standing(name: str, one: Subject, make: Callable[[], Projection]) -> Iterator[Finding]:
     """Whether it can go on from where it is: one that only waits for a server does, one that is stuck does not."""
     trouble = trouble_of(lock_of(one.home, name))
     if trouble is not None:
@@ -225,7 +225,7 @@ def _drafts(reading: Iterator[Entry], end: int) -> Iterator[list[Entry]]:
 # -- turns
 
 
-def lock_of(home: Path, name: Name) -> Path:
+def lock_of(home: Path, name: str) -> Path:
     return home / "_system" / f"{name}.lock"
 
 

@@ -18,7 +18,7 @@ from tallystick.projections.consistency_check.replay import (
     structure,
 )
 from tallystick.projections.database import Connection, Damaged
-from tallystick.projections.registry import COPIES
+from tallystick.projections.registry import all_copies
 from tallystick.projections.row_diff import doubted, shown
 from tallystick.projections.sql import SqlProjection, has_indexes
 
@@ -30,7 +30,7 @@ def findings(one: Subject) -> Iterator[Finding]:
     with opened(one) as db:
         yield from structure("sql", one, db)
     expected = one.elsewhere / "graph.db"
-    yield from replayed("sql", one, COPIES["sql"].position, lambda: SqlProjection(expected))
+    yield from replayed("sql", one, all_copies()["sql"].position, lambda: SqlProjection(expected))
     # One that has never been at the head yet has no indexes.
     if _is_indexed(one):
         with closing(SqlProjection(expected)) as right:

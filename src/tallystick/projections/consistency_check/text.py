@@ -29,7 +29,7 @@ from tallystick.projections.consistency_check.replay import (
 )
 from tallystick.projections.content import Contents
 from tallystick.projections.database import Connection, Damaged
-from tallystick.projections.registry import COPIES
+from tallystick.projections.registry import all_copies
 from tallystick.projections.row_diff import shown
 from tallystick.projections.text.postings import (
     TermLevels,
@@ -69,7 +69,7 @@ def findings(one: Subject) -> Iterator[Finding]:
     yield from unsound
     with opened(one) as db:
         yield from structure("text", one, db)
-    yield from replayed("text", one, COPIES["text"].position, lambda: _text_of(one))
+    yield from replayed("text", one, all_copies()["text"].position, lambda: _text_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "text" / DATABASE) as db:
             yield from differing("text", one, "entities", db, _ENTITIES.format, ["id", "is_edge"])

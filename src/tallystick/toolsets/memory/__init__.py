@@ -17,12 +17,11 @@ from tallystick.toolsets import Tool, Toolset
 from tallystick.toolsets.memory import lineage, read, search, write
 from tallystick.toolsets.memory.arguments import LineageArguments, ReadArguments, SearchArguments, WriteArguments
 from tallystick.toolsets.memory.confirm_redaction import CONFIRM_REDACTION
-from tallystick.toolsets.memory.delegation import Walks
 from tallystick.toolsets.memory.similar import SimilarNodes
 
 if TYPE_CHECKING:
-    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import TextIndex
+    from tallystick.toolsets.memory.by_words import NearSearch
 
 
 def error_shape(error: TallystickError) -> dict[str, Any]:
@@ -98,15 +97,15 @@ def toolset(
     *,
     hops_max: int = search.HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
-    vectors: Callable[[str], VectorIndex] | None = None,
-    walks: Walks | None = None,
+    near: Callable[[str], NearSearch] | None = None,
+    walks: Callable[[str], search.LongWalks] | None = None,
     prove: lineage.Prove | None = None,
 ) -> Toolset:
     """Longer traversals than `hops_max` are cut short and say so, unless `walks` takes them over. `text`: the text
-    index of each tenant, `vectors` the one by meaning, where it is wanted; `prove` proves commits to others."""
+    index of each tenant, `near` the search by meaning, where it is wanted; `prove` proves commits to others."""
     calls: dict[str, Callable[..., Any]] = {
         "memory.write": partial(write.write, similar=None if text is None else SimilarNodes(text)),
-        "memory.search": partial(search.search, hops_max=hops_max, text=text, vectors=vectors, walks=walks),
+        "memory.search": partial(search.search, hops_max=hops_max, text=text, near=near, walks=walks),
         "memory.lineage": partial(lineage.lineage, prove=prove),
     }
     tools = (msgspec.structs.replace(tool, call=calls.get(tool.name, tool.call)) for tool in TOOLSET.tools)

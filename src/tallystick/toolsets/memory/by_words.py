@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tallystick.clock import elapsed_ms
-from tallystick.extensions.vectors import fusion
 from tallystick.policy import Action, Principal
 from tallystick.projections.text.ranking import asked_words
 from tallystick.state import Breathing, EntityKind, Path
@@ -26,7 +25,6 @@ from tallystick.toolsets.memory.word_search import Matches, Wanted
 from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
-    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import Hit, TextIndex
     from tallystick.store import Store
 
@@ -64,8 +62,8 @@ async def search(
     indexed: int | None = None
     most = CANDIDATES if asked.as_of is not None else sought.offset + sought.limit + 1
     index, near = indexes.text, await _near(indexes, sought, prepared)
-    if near:
-        most = max(most, fusion.WORDS_MIN)
+    if indexes.near is not None and near:
+        most = max(most, indexes.near.words_min)
     while True:
         is_complete = True
         if index is not None:
@@ -78,7 +76,9 @@ async def search(
                 spreads=prepared.spreads,
             )
             # However common its words are, the index has no more than this to give.
-            hits, is_complete, indexed = fusion.fused(found.hits, near), len(found.hits) < most, found.position
+            hits, is_complete, indexed = found.hits, len(found.hits) < most, found.position
+            if indexes.near is not None and near:
+                hits = indexes.near.fused(found.hits, near)
         look = partial(_ranked, sought, asked, prepared, hits, indexed, principal)
         told: tuple[dict[str, Any], bool] = await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
         answer, is_short = told
@@ -94,19 +94,41 @@ async def search(
     return Answer(answer, text=as_lines(answer) if asked.fields is None and not principal.is_program else None)
 
 
+class NearSearch(Protocol):
+    """Finds entities of one tenant that mean about what words mean, whichever words they use."""
+
+    words_min: int
+    """So many that words find, if there are, have to be known for the order to be the same on every page."""
+
+    async def search(
+        self,
+        words: str,
+        *,
+        types: Collection[str] | None,
+        kinds: Collection[EntityKind],
+        among: Collection[str] | None,
+    ) -> list[Hit]:
+        """Best first; the filters are those of the text index. None where it cannot be used: words are left."""
+        ...
+
+    def fused(self, by_words: Sequence[Hit], near: Sequence[Hit]) -> list[Hit]:
+        """Return both in one order, best first."""
+        ...
+
+
 class Indexes(msgspec.Struct, frozen=True):
     """Of a tenant. Without one of words everything is read."""
 
     text: TextIndex | None
-    vectors: VectorIndex | None = None
+    near: NearSearch | None = None
 
 
 async def _near(indexes: Indexes, sought: SearchQuery, prepared: _Prepared) -> list[Hit]:
     """What means about the same. Ranks tell how many come before, so nobody gets them from whom something is
-    withheld; and of the past there are no vectors."""
-    if indexes.text is None or indexes.vectors is None or not prepared.spreads:
+    withheld; and the past is searched by words alone."""
+    if indexes.text is None or indexes.near is None or not prepared.spreads:
         return []
-    return await indexes.vectors.search(
+    return await indexes.near.search(
         sought.words or "",
         types=prepared.types,
         kinds=NODES if sought.conditions else NODES_AND_EDGES,

@@ -7,7 +7,6 @@ import csv
 import io
 import re
 from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit
 from tallystick.commits.mask import REDACTED
 from tallystick.errors import NotFound
+from tallystick.extension import installed
 from tallystick.policy import Action, Principal
 from tallystick.state import Lineage, Step
 from tallystick.state.lineage import leaves
@@ -27,11 +27,8 @@ from tallystick.toolsets.truncation import room_for, size_of, while_fitting
 from tallystick.turns import paced
 
 if TYPE_CHECKING:
-    from tallystick.extensions.openlineage.events import EventBuilder
     from tallystick.store import Store
 
-_COMMITS_BYTES_MAX = 16 << 20
-"""Of the payloads of the commits that a page of events is written from."""
 PROOFS_MAX = 50
 """On a page: each has about two thousand characters."""
 
@@ -70,8 +67,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     entity: dict[str, Any]
     items: Sequence[Any]
     """As the form of the answer takes them: records, lines, commits."""
-    event_builder: EventBuilder | None
-    """For events: knows the runs that started on earlier pages."""
+    earlier: Any
+    """What the form knows of earlier pages."""
     placed: Sequence[PlacedCommit] = ()
     """Where each of them is, if that is to be proved."""
     proofs: Sequence[str | None] = ()
@@ -97,10 +94,8 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments, p
     if asked.proof and prove is None:
         problems.append("field 'proof' is not answered here")
     refuse(problems)
-    if form == "openlineage_v1":
-        # Takes a while the first time, and others need not wait for it.
-        await asyncio.to_thread(import_module, "tallystick.extensions.openlineage.events")
-
+    # To load one takes a while the first time, and others need not wait for it.
+    shape = FORMS[form] if form in FORMS else await asyncio.to_thread(_contributed, form)
     bytes_max = room_for(principal, ANSWER_BYTES_MAX)
 
     def look(state: State, read_filter: ReadFilter) -> dict[str, Any] | Page | Answering:
@@ -114,13 +109,13 @@ async def lineage(store: Store, principal: Principal, asked: LineageArguments, p
             bytes_max=bytes_max,
             is_proved=asked.proof,
         )
-        return _history(state, asked.entity_id, wanted, FORMS[form])
+        return _history(state, asked.entity_id, wanted, shape)
 
     found: dict[str, Any] | Page = await store.read(principal, Action.READ, look, resource=asked.entity_id)
     if isinstance(found, Page) and prove is not None and found.placed:
         proofs = await asyncio.to_thread(prove, principal.tenant, found.placed)
         found = msgspec.structs.replace(found, proofs=proofs)
-    return Answer(await FORMS[form].answer(found) if isinstance(found, Page) else found)
+    return Answer(await shape.answer(found) if isinstance(found, Page) else found)
 
 
 def _history(state: State, entity_id: str, wanted: Wanted, form: Form) -> Answering:
@@ -130,7 +125,7 @@ def _history(state: State, entity_id: str, wanted: Wanted, form: Form) -> Answer
         raise _unknown(entity_id)
     entity = _entity(wanted.read_filter, found, wanted.bytes_max)
     seqs = yield from state.commits_of(entity_id, wanted.depth, wanted.read_filter)
-    event_builder = (yield from _earlier(state, found, seqs[: wanted.offset])) if form.has_runs else None
+    earlier = None if form.earlier is None else (yield from form.earlier(state, found, seqs[: wanted.offset]))
     items: list[Any] = []
     placed: list[PlacedCommit] = []
     left = form.room(wanted.bytes_max, entity)
@@ -144,7 +139,7 @@ def _history(state: State, entity_id: str, wanted: Wanted, form: Form) -> Answer
         if wanted.is_proved:
             placed.append(_placed(state, step.commit))
         yield
-    return Page(wanted=wanted, total=len(seqs), entity=entity, items=items, event_builder=event_builder, placed=placed)
+    return Page(wanted=wanted, total=len(seqs), entity=entity, items=items, earlier=earlier, placed=placed)
 
 
 def _placed(state: State, commit: Commit) -> PlacedCommit:
@@ -171,7 +166,7 @@ async def _as_json(page: Page) -> dict[str, Any]:
     records = list(page.items)
     if page.placed:
         proved = ({**each, "proof": proof} for each, proof in zip(records, page.proofs, strict=True))
-        records = await _gathered(while_fitting(proved, page.wanted.bytes_max - size_of(page.entity)))
+        records = await gathered(while_fitting(proved, page.wanted.bytes_max - size_of(page.entity)))
     return {
         "entity": page.entity,
         "lineage": records,
@@ -287,35 +282,11 @@ def csv_line(cells: list[str]) -> str:
     return line.getvalue()
 
 
-# -- as OpenLineage events
+# -- the forms
 
 
-async def _as_openlineage(page: Page) -> dict[str, Any]:
-    event_builder = page.event_builder
-    assert event_builder is not None
-    events = ({"events": event_builder.tell(commit)} for commit in page.items)
-    commits = await _gathered(while_fitting(events, page.wanted.bytes_max - size_of(page.entity)))
-    return {
-        "entity": page.entity,
-        "events": [event for commit in commits for event in commit["events"]],
-        "pagination": page.pagination(len(commits)),
-        "export_format": "openlineage_v1",
-    }
-
-
-def _earlier(state: State, found: Lineage, seqs: Sequence[int]) -> Generator[None, None, EventBuilder]:
-    """A run starts with its first commit on this entity, also when that is on an earlier page."""
-    from tallystick.extensions.openlineage.events import EventBuilder
-
-    event_builder = EventBuilder(lambda commit: found.type)
-    for seq in seqs:
-        event_builder.skip(state.commit(seq))
-        yield
-    return event_builder
-
-
-async def _gathered(items: Iterator[T]) -> list[T]:
-    """Others are served in between: the events of a thousand commits take a second to write."""
+async def gathered(items: Iterator[T]) -> list[T]:
+    """Others are served in between: the records of a thousand commits may take a second to write."""
     return [item async for item in paced(items)]
 
 
@@ -328,7 +299,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     room: Callable[[int, dict[str, Any]], int]
     """The bytes that all items may have, of those of the answer and the entity in it."""
     answer: Callable[[Page], Awaitable[dict[str, Any]]]
-    has_runs: bool = False
+    earlier: Callable[[State, Lineage, Sequence[int]], Generator[None, None, Any]] | None = None
+    """Of the commits on earlier pages, by their numbers."""
 
 
 FORMS: dict[str, Form] = {
@@ -344,11 +316,10 @@ FORMS: dict[str, Form] = {
         room=lambda bytes_max, entity: bytes_max,
         answer=_as_csv,
     ),
-    "openlineage_v1": Form(
-        item=lambda entity_id, step, bytes_max: step.commit,
-        size=lambda commit: len(commit.payload),
-        room=lambda bytes_max, entity: max(bytes_max, _COMMITS_BYTES_MAX),
-        answer=_as_openlineage,
-        has_runs=True,
-    ),
 }
+
+
+def _contributed(name: str) -> Form:
+    """Return the form of an extension. Raises NotFound."""
+    form: Form = installed().handler(f"memory.lineage {name}")
+    return form

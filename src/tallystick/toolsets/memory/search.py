@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tallystick.clock import elapsed_ms
 from tallystick.policy import Action, Principal
-from tallystick.state import Breathing, Node, Path, Provenance, Query
+from tallystick.state import Breathing, Node, Path, Provenance, Query, Walk
 from tallystick.state.facets import Facet
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.search import Located
 from tallystick.state.state import State
 from tallystick.toolsets import Answer
-from tallystick.toolsets.memory import by_words, delegation, scope
+from tallystick.toolsets.memory import by_words, scope
 from tallystick.toolsets.memory.answers import (
     ANSWER_BYTES_MAX,
     entity_of,
@@ -33,16 +33,39 @@ from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinn
 from tallystick.toolsets.truncation import fitting, room_for, shortened, size_of
 
 if TYPE_CHECKING:
-    from tallystick.extensions.cypher.walks import GraphWalks
-    from tallystick.extensions.vectors.index import VectorIndex
     from tallystick.projections.text import TextIndex
     from tallystick.store import Store
+    from tallystick.toolsets.memory.by_words import NearSearch
 
 HOPS_MAX = 3
 FACETS_MAX = 50
 EXAMPLE_BYTES_MAX = 80
 
 Looked = Generator[None, None, dict[str, Any]]
+
+
+class Delegated(msgspec.Struct, frozen=True):
+    engine: str
+    walk: Walk
+    """Along what the engine found."""
+    truncated: bool
+
+
+class Degraded(msgspec.Struct, frozen=True):
+    """Why the memory's own walk is the answer."""
+
+    why: str
+
+
+class LongWalks(Protocol):
+    """Takes over walks in one tenant that are longer than the memory walks."""
+
+    async def delegate(
+        self, store: Store, principal: Principal, sought: SearchQuery, *, is_long: bool
+    ) -> Delegated | Degraded:
+        """`is_long`: longer than the memory walks, so that a cut answer would not be what was asked for. Raises
+        LimitExceeded for such a one that is too expensive."""
+        ...
 
 
 async def search(
@@ -52,11 +75,11 @@ async def search(
     *,
     hops_max: int = HOPS_MAX,
     text: Callable[[str], TextIndex] | None = None,
-    vectors: Callable[[str], VectorIndex] | None = None,
-    walks: delegation.Walks | None = None,
+    near: Callable[[str], NearSearch] | None = None,
+    walks: Callable[[str], LongWalks] | None = None,
 ) -> Answer:
-    """`text`: the text index of a tenant; without one, words are looked for in everything. `vectors`: what finds
-    other words, too, if anything does. `walks`: who takes over what the memory would cut."""
+    """`text`: the text index of a tenant; without one, words are looked for in everything. `near`: what finds
+    other words, too, if anything does. `walks`: what takes over walks that the memory would cut."""
     sought = understand(asked, room_for(principal, ANSWER_BYTES_MAX))
     if asked.consistency == "latest":
         await store.confirm(principal)
@@ -64,12 +87,12 @@ async def search(
     if asked.facets:
         find = partial(_facets, bytes_max=sought.bytes_max)
     elif sought.words is not None:
-        indexes = by_words.Indexes(text and text(principal.tenant), vectors and vectors(principal.tenant))
+        indexes = by_words.Indexes(text and text(principal.tenant), near and near(principal.tenant))
         return await by_words.search(store, principal, sought, asked, indexes, hops_max)
     else:
         find = _searched if sought.traversal is None else partial(_walked, hops_max=hops_max)
     ask = partial(_ask, store, principal, sought, asked)
-    if walks is None or sought.words is not None or not delegation.may_be_delegated(sought, asked):
+    if walks is None or sought.words is not None or not _may_be_delegated(sought, asked):
         return Answer(await ask(find))
     return Answer(await _heavy(store, principal, sought, walks(principal.tenant), ask, find, hops_max))
 
@@ -81,11 +104,17 @@ async def _ask(
     return await store.read(principal, Action.SEARCH, look, resource=sought.entity_id)
 
 
+def _may_be_delegated(sought: SearchQuery, asked: SearchArguments) -> bool:
+    """An engine has the present alone; and between two entities the memory looks from both ends."""
+    traversal = sought.traversal
+    return traversal is not None and traversal.to is None and asked.as_of is None and not asked.facets
+
+
 async def _heavy(
     store: Store,
     principal: Principal,
     sought: SearchQuery,
-    walks: GraphWalks,
+    walks: LongWalks,
     ask: Callable[[Find], Awaitable[dict[str, Any]]],
     find: Find,
     hops_max: int,
@@ -96,8 +125,8 @@ async def _heavy(
     own = None if is_long else await ask(find)
     if own is not None and not own.get("truncated"):
         return own
-    found = await delegation.delegate(store, principal, sought, walks, is_long=is_long)
-    if isinstance(found, delegation.Delegated):
+    found = await walks.delegate(store, principal, sought, is_long=is_long)
+    if isinstance(found, Delegated):
         return await ask(partial(_delegated, found=found))
     return (await ask(find) if own is None else own) | {"degraded": found.why}
 
@@ -194,7 +223,7 @@ def _delegated(
     asked: SearchArguments,
     read_filter: ReadFilter,
     *,
-    found: delegation.Delegated,
+    found: Delegated,
 ) -> Looked:
     """As `_walked`, of what an engine found; only what is shown is read."""
     at = state.count

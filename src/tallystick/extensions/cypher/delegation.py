@@ -22,35 +22,16 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.walk import Verified
 from tallystick.telemetry import metrics
-from tallystick.toolsets.memory.arguments import SearchArguments, Traversal
+from tallystick.toolsets.memory.arguments import Traversal
+from tallystick.toolsets.memory.search import Degraded, Delegated
 from tallystick.toolsets.memory.search_query import CLOSURE_MAX, SearchQuery, walk_of
 
 if TYPE_CHECKING:
     from tallystick.extensions.cypher.walks import GraphWalks
     from tallystick.store import Store
 
-Walks = Callable[[str], "GraphWalks"]
 BEHIND_SECONDS = 0.5
 """How long a walk waits for the engine to get to the head."""
-
-
-class Delegated(msgspec.Struct, frozen=True):
-    engine: str
-    walk: Walk
-    """Along what the engine found."""
-    truncated: bool
-
-
-class Degraded(msgspec.Struct, frozen=True):
-    """Why the memory's own walk is the answer."""
-
-    why: str
-
-
-def may_be_delegated(sought: SearchQuery, asked: SearchArguments) -> bool:
-    """An engine has the present alone; and between two entities the memory looks from both ends."""
-    traversal = sought.traversal
-    return traversal is not None and traversal.to is None and asked.as_of is None and not asked.facets
 
 
 async def delegate(

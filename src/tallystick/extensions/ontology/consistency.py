@@ -10,7 +10,7 @@ from contextlib import closing
 import msgspec
 
 from tallystick.errors import TallystickError
-from tallystick.extensions.ontology.views import Views, ontology
+from tallystick.extensions.ontology.views import POSITION, Views, ontology
 from tallystick.extensions.ontology.views.content_files import NOT_ADOPTED
 from tallystick.extensions.ontology.views.views_db import FileRow, ViewsDb
 from tallystick.projections.consistency_check.replay import (
@@ -28,7 +28,6 @@ from tallystick.projections.consistency_check.replay import (
     structure,
 )
 from tallystick.projections.database import Connection, Reader
-from tallystick.projections.registry import COPIES
 from tallystick.projections.row_diff import differing_rows, shown
 from tallystick.projections.sandboxed_files import SandboxedFiles
 
@@ -57,7 +56,7 @@ def findings(one: Subject) -> Iterator[Finding]:
         return
     with opened(one) as db:
         yield from structure("views", one, db)
-    yield from replayed("views", one, COPIES["views"].position, lambda: _views_of(one))
+    yield from replayed("views", one, POSITION, lambda: _views_of(one))
     if one.position and not one.not_compared:
         with opened(one, one.elsewhere / "_system" / "views.db") as db:
             for table, (select, key) in _VIEW_TABLES.items():

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tallystick.commits import FILE_EDIT, Draft, Operation, Verb
-from tallystick.errors import Conflict, InvalidArgument, NotFound
-from tallystick.extensions.ontology.views.content_files import Edit
+from tallystick.errors import InvalidArgument, NotFound
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind
 from tallystick.state import Edge, Node
@@ -19,29 +17,6 @@ from tallystick.toolsets.drafts import Outdated, repeated, write_prepared
 
 if TYPE_CHECKING:
     from tallystick.store import Store
-
-
-async def adopt(store: Store, contents: Callable[[str], Contents], tenant: str, edit: Edit) -> None:
-    """Commit what a person wrote into a content file, as `file-edit`. Twice is once.
-
-    Raises Conflict when the log has another content by now than the one that was edited.
-    """
-
-    def adopted(text: str) -> str:
-        if text != edit.text and sha256(text.encode()).hexdigest() != edit.replaces:
-            raise Conflict(f"'{edit.path}' was changed in the log too: the edit is kept beside it")
-        return edit.text
-
-    await rewrite(
-        store,
-        Principal(actor=FILE_EDIT, tenant=tenant),
-        contents(tenant),
-        edit.kind,
-        edit.id,
-        adopted,
-        tool=FILE_EDIT,
-        reason=f"{edit.path} was edited by hand",
-    )
 
 
 async def rewrite(
