@@ -16,7 +16,7 @@ from tallystick.server import dispatch
 from tallystick.server.answers import status_of
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, call, choose
 from tallystick.toolsets import Answer
-from tests.server.sample import SECRET, TOOLSETS, offer, principal_of
+from tests.server.sample import PLAIN, SECRET, TOOLSETS, offer, principal_of
 
 pytestmark = pytest.mark.anyio
 
@@ -170,6 +170,15 @@ async def test_only_what_is_chosen_is_listed_and_callable(choice: dict[str, Any]
     assert {entry.dotted for entry in tools} == listed
     with pytest.raises(NotFound, match=r"'sample\.write' of toolset 'sample' is not on"):
         tools.get("sample_write")
+
+
+def test_a_tool_whose_name_is_taken_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    echo = PLAIN.tools[0]
+    other = replace(PLAIN, name="other", tools=(echo, replace(echo, name="other_echo")))
+    tools = choose((*TOOLSETS, other))
+    assert tools.get("plain_echo").toolset is PLAIN
+    assert tools.get("other_echo").toolset is other
+    assert "'plain_echo' of 'other' is left out: 'plain' has a tool of that name" in caplog.text
 
 
 async def test_reading_only_leaves_out_every_tool_that_writes() -> None:

@@ -115,6 +115,10 @@ class Tools:
         return self._by_name.get(name) or self._by_name.get(plain) or self._unlisted_by_name.get(plain)
 
     @cached_property
+    def _known_by_name(self) -> dict[str, OfferedTool]:
+        return _index(_entries(self.known))
+
+    @cached_property
     def _unlisted_by_name(self) -> dict[str, OfferedTool]:
         return _index(_entries(self._unlisted))
 
@@ -137,7 +141,7 @@ class Tools:
         return [toolset for toolset in self.known if toolset.name not in names and toolset.is_listed]
 
     def _why_not(self, name: str) -> str:
-        elsewhere = _index(_entries(self.known)).get(underscored(name))
+        elsewhere = self._known_by_name.get(underscored(name))
         if elsewhere is None:
             return f"there is no tool '{name[:100]}'; the tools are {', '.join(e.dotted for e in self.entries)}"
         toolset = elsewhere.toolset
@@ -353,15 +357,20 @@ def _refused(entry: OfferedTool, error: TallystickError) -> Outcome:
 
 
 def _index(entries: Iterable[OfferedTool]) -> dict[str, OfferedTool]:
-    index: dict[str, OfferedTool] = {}
-    for entry in entries:
-        if index.setdefault(entry.underscored, entry) is not entry:
-            raise ValueError(f"two tools are called {entry.underscored}")
-    return index
+    return {entry.underscored: entry for entry in entries}
 
 
 def _entries(toolsets: Iterable[AnyToolset]) -> Iterator[OfferedTool]:
-    return (OfferedTool(toolset.built, tool) for toolset in toolsets for tool in toolset.tools)
+    """Yield the tools. One whose name an earlier one has is left out, and logged."""
+    taken: dict[str, str] = {}
+    for toolset in toolsets:
+        for tool in toolset.tools:
+            other = taken.get(underscored(tool.name))
+            if other is None:
+                taken[underscored(tool.name)] = toolset.name
+                yield OfferedTool(toolset.built, tool)
+            else:
+                logger.warning("'%s' of '%s' is left out: '%s' has a tool of that name", tool.name, toolset.name, other)
 
 
 def _names(toolsets: Sequence[AnyToolset]) -> str:
