@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
 NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
-ENTWINED = {"files", "hooks", "ontology", "proofs", "why"}
+ENTWINED = {"hooks", "proofs", "why"}
 """Extensions that the core still imports. Add none: `pyproject.toml` lists the imports that have to go."""
 
 
@@ -50,7 +50,7 @@ def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 async def test_the_core_works_with_the_folder_of_an_extension_deleted(without: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
     assert "serve" in tallystick("--help", path=without).stdout
-    async with connect(base, environ={**os.environ, "PYTHONPATH": str(without)}) as client:
+    async with connect(base, "--toolsets", "all", environ={**os.environ, "PYTHONPATH": str(without)}) as client:
         node = {"id": "tea", "type": "Note", "attrs": {"text": "brewed at noon"}}
         await call(client, "memory.write", op="UPSERT_NODE", node=node)
         found = await call(client, "memory.search", query="brewed")
