@@ -108,7 +108,7 @@ torture: $(READY) ## kill it, starve it, cut its power, and count what was lost 
 	@$(BIN)/python -m torture $(ARGS)
 
 docs: $(READY) ## write docs/reference from the code
-	@$(BIN)/python docs/reference.py
+	@$(BIN)/python -m docs.reference
 
 site: .site/.ready ## build the docs as a site (.site/html), every link checked
 	@.site/bin/zensical build --strict

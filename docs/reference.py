@@ -1,4 +1,4 @@
-"""Writes docs/reference/*.md from the code. `make docs` runs it; a test sees to it that nobody forgets."""
+"""Write docs/reference/*.md from the code. `make docs` runs it, and a test checks that the pages are current."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from tallystick import __version__, app, cli, config, errors
 from tallystick.toolsets import Tool, Toolset
+from tests.promises import promises
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parent / "src" / "tallystick"
@@ -24,8 +25,20 @@ WIDTH = 100
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     written = {"tools": tools, "errors": error_codes, "settings": settings, "commands": commands}
+    written["promises"] = listed_promises
     told = {HERE / "reference" / f"{name}.md": f"{NOTICE}\n{write()}" for name, write in written.items()}
     return told | {HERE / "man" / "tallystick.1": man_page()}
+
+
+# -- promises
+
+
+def listed_promises() -> str:
+    rows = "\n".join(f"| {_cell(each.id)} | {_cell(each.text)} | `{each.test}` |" for each in promises())
+    return (
+        "# Promises\n\nWhat Tallystick promises, by the requirement that asks for it, and the test that shows it.\n\n"
+        f"| requirement | promise | test |\n|---|---|---|\n{rows}\n"
+    )
 
 
 # -- tools

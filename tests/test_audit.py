@@ -22,6 +22,7 @@ from tallystick.audit.proof import events, verify_audit
 from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text, to_text
 from tallystick.file_locks import is_held
+from tests.promises import promise
 
 NOON = from_text("2025-01-04T12:00:00Z")
 DAY = 86_400_000
@@ -62,6 +63,7 @@ def resources(directory: Path) -> list[str | None]:
     return [event.resource for _, event in events(directory, Decided)]
 
 
+@promise("L35", "a line of the audit log has the promised fields")
 def test_a_line_has_the_fields_that_were_promised(tmp_path: Path) -> None:
     filled(tmp_path, 1).close()
     line = json.loads(files_in(tmp_path)[0].read_bytes().splitlines()[1])

@@ -10,6 +10,7 @@ from tallystick.audit import Decided, Event, Lost, encode
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.reads import Span, find_reads
 from tallystick.clock import from_text, to_text
+from tests.promises import promise
 
 NOON = from_text("2025-01-04T12:00:00Z")
 HOUR = 3_600_000
@@ -32,6 +33,7 @@ def written(directory: Path, *events: Event, day: int = 0) -> None:
         audit.append([encode(event) for event in events])
 
 
+@promise("why, audit", "only what the actor was allowed to read meanwhile is found")
 def test_only_what_the_actor_was_allowed_to_read_meanwhile_is_found(tmp_path: Path) -> None:
     written(
         tmp_path,
@@ -68,6 +70,7 @@ def test_files_of_other_days_are_passed_over_and_all_of_a_span_are_read(tmp_path
     assert find_reads(tmp_path, [Span("ann", at(60), at(70))]).gaps == ()
 
 
+@promise("why, audit, gaps", "what the audit log does not know is said")
 def test_what_the_log_does_not_know_is_said(tmp_path: Path) -> None:
     spans = [Span("ann", at(-48), at(2))]
     assert find_reads(tmp_path / "none", spans).gaps == ("there is no audit log of that time",)

@@ -15,6 +15,7 @@ from tallystick.projections.consistency_check import rebuild
 from tallystick.projections.registry import by_default
 from tests.command_line import CommandLine, CommandResult
 from tests.mcp_client import clean_environ
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -57,6 +58,7 @@ def test_alone_it_says_how_to_begin_and_makes_nothing(memory: CommandLine) -> No
     assert not memory.base.exists()
 
 
+@promise("people, alone", "the command alone says how to begin, and what is here")
 def test_alone_it_says_what_is_here(memory: CommandLine) -> None:
     done(memory.main("remember", "a refund is never retried", "--type", "Rule"))
     done(memory.main("remember", "the cart is locked", "--paths", "src/*.py"))
@@ -66,6 +68,7 @@ def test_alone_it_says_what_is_here(memory: CommandLine) -> None:
     assert done(memory.main("status", "--json")).json["position"] == 4
 
 
+@promise("people, remember and ask", "what a person remembers is found with who said so")
 def test_what_a_person_remembers_is_found_with_who_said_so(memory: CommandLine) -> None:
     done(memory.main("remember", "a refund", "is never retried", "--reason", "incident 12"))
     said = done(memory.main("ask", "what about", "refunds")).out
@@ -103,6 +106,7 @@ def test_what_it_is_about_is_linked(memory: CommandLine) -> None:
     assert "→ about billing" in done(memory.main("show", note_id)).out
 
 
+@promise("people, did you mean", "an entity that is misspelt is hinted at and nothing is written")
 def test_an_entity_that_is_misspelt_is_hinted_at_and_nothing_is_written(memory: CommandLine) -> None:
     done(memory.main("remember", "Billing", "--id", "billing"))
     refused = memory.main("remember", "never retry", "--about", "bilings")
@@ -111,6 +115,7 @@ def test_an_entity_that_is_misspelt_is_hinted_at_and_nothing_is_written(memory: 
     assert done(memory.main("status", "--json")).json["position"] == 1
 
 
+@promise("people, files", "knowledge of files is told when they are asked about")
 def test_knowledge_of_files_is_told_when_they_are_asked_about(memory: CommandLine) -> None:
     done(memory.main("remember", "the cart is locked while it is paid for", "--paths", "src/**"))
     assert "locked while it is paid for" in done(memory.main("knowledge", "for", "src/cart.py")).out
@@ -146,6 +151,7 @@ def test_work_alone_shows_who_works_on_what(memory: CommandLine) -> None:
     assert "q ends" not in said, "it has ended"
 
 
+@promise("people, completion", "the shell offers ids, types, projects and open work")
 def test_the_shell_offers_ids_types_projects_and_open_work(memory: CommandLine) -> None:
     done(memory.main("remember", "Billing", "--id", "billing", "--type", "Service"))
     done(memory.main("remember", "the cart is locked", "--paths", "src/*.py"))
@@ -181,6 +187,7 @@ def test_words_that_are_not_utf_8_are_told_as_that(memory: CommandLine) -> None:
         assert (refused.code, "not UTF-8" in refused.err) == (2, True), (words, refused.err)
 
 
+@promise("people, base", "a base that is a file is told as that")
 def test_a_base_that_is_a_file_is_told_as_that(memory: CommandLine) -> None:
     memory.base.write_text("no directory")
     for words in (["ask", "x"], ["remember", "x"], ["doctor"], ["status"]):
@@ -189,6 +196,7 @@ def test_a_base_that_is_a_file_is_told_as_that(memory: CommandLine) -> None:
     assert memory.base.read_text() == "no directory"
 
 
+@promise("people, read-only", "a read-only disk is told as that, and doctor works on it")
 def test_words_that_cannot_be_looked_up_on_a_read_only_disk_are_told_as_that(small_disk: Path) -> None:
     memory = CommandLine(small_disk / "memory")
     memory.write({"op": "UPSERT_NODE", "node": {"id": "billing", "type": "Service", "attrs": {"name": "Billing"}}})

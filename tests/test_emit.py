@@ -14,6 +14,7 @@ import pytest
 from tallystick.errors import InvalidArgument, TallystickError
 from tests.command_line import CommandLine, node
 from tests.projections.test_openlineage import endpoint
+from tests.promises import promise
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,6 +61,7 @@ def test_a_place_that_is_none_is_refused(shell: CommandLine) -> None:
         shell.run("emit", "--to", "ftp://lineage.example/")
 
 
+@promise("L47, following", "events are handed on as commits arrive")
 def test_following_hands_on_what_is_written_later_and_ends_when_interrupted(shell: CommandLine) -> None:
     with endpoint() as there:
         process = start("emit", "--to", there.address, "--follow", "--base", str(shell.base))

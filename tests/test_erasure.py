@@ -42,6 +42,7 @@ from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import knowledge
 from tests.command_line import CommandLine, edge, node
 from tests.commits_by_hand import append, draft, entries
+from tests.promises import promise
 
 WORD = "Qz7731Xyzzy"
 TAG = WORD.lower()
@@ -278,6 +279,7 @@ def _holding_word(value: Any, path: str) -> Iterator[str]:
             yield from (path, f"{path}{{}}", *_holding_word(each, f"{path}.{name}"))
 
 
+@promise("L51, every field", "whichever field of a tool it was written through, or it is said why not")
 def test_the_secret_is_written_through_every_field_that_takes_words(settings: Settings) -> None:
     """A new field of a tool is written through in `WRITERS`, or `NOT_FORGOTTEN` says why it cannot be."""
     written: set[str] = set()
@@ -325,6 +327,7 @@ def _leave_traces(settings: Settings) -> None:
     registry.write_text(registry.read_text("utf-8").replace("{", "{ ", 1))
 
 
+@promise("L51, everywhere", "what is forgotten is in no byte below the base, whichever vocabulary wrote it")
 @pytest.mark.parametrize("serving", [False, True], ids=["nobody serves", "a server runs"])
 def test_what_is_forgotten_is_in_no_byte_below_the_base(shell: CommandLine, settings: Settings, serving: bool) -> None:
     async def story() -> None:
@@ -449,6 +452,7 @@ REACHED: dict[str, tuple[Operation, set[str]]] = {
 }
 
 
+@promise("5.7, finding", "a mention is found with the field to redact")
 @pytest.mark.parametrize("case", REACHED)
 def test_a_mention_is_found_with_the_field_to_redact(case: str) -> None:
     operation, fields = REACHED[case]
@@ -479,6 +483,7 @@ BEYOND: dict[str, tuple[Commit, tuple[str, str]]] = {
 }
 
 
+@promise("5.7, honesty", "what no redaction reaches is found all the same, and told")
 @pytest.mark.parametrize("case", BEYOND)
 def test_a_mention_that_no_redaction_reaches_is_found_all_the_same(case: str) -> None:
     commit, (kind, place) = BEYOND[case]
@@ -534,6 +539,7 @@ def test_a_node_that_goes_whole_takes_what_its_edges_say(shell: CommandLine) -> 
     assert shell.run("verify").code == 0
 
 
+@promise("5.7, report", "the report tells what was done and names nobody")
 def test_the_report_tells_what_was_done_and_names_nobody(
     shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -678,6 +684,7 @@ def test_a_log_with_redacted_edges_is_copied_and_can_be_written_anew(shell: Comm
 # -- torn ends, backups
 
 
+@promise("L51, torn ends", "a redaction takes torn ends of the log with it")
 def test_a_redaction_takes_torn_ends_with_it(shell: CommandLine) -> None:
     shell.write(node("ada", mail=ADA))
     segment = shell.base / "_system" / "log" / "00000000000000000001.jsonl"
@@ -689,6 +696,7 @@ def test_a_redaction_takes_torn_ends_with_it(shell: CommandLine) -> None:
     assert found_in(shell.base, ADA) == []
 
 
+@promise("L51, pending backups", "backups taken before are listed until they are destroyed")
 def test_backups_taken_before_a_redaction_are_pending_until_they_are_destroyed(
     shell: CommandLine, tmp_path: Path
 ) -> None:
@@ -735,6 +743,7 @@ async def _filled(settings: Settings, tenant: str) -> str:
         return str(made["node_id"])
 
 
+@promise("L51, idle tenants", "the copies of a tenant that nobody serves go before a redaction is answered")
 @pytest.mark.parametrize("op", ["REDACT_NODE", "DELETE_NODE"])
 def test_the_copies_of_a_tenant_that_nobody_serves_go_too(settings: Settings, op: str) -> None:
     async def story() -> None:
@@ -753,6 +762,7 @@ def test_the_copies_of_a_tenant_that_nobody_serves_go_too(settings: Settings, op
     asyncio.run(story())
 
 
+@promise("L51, pending", "what another program keeps is said, listed, and finished by the next start")
 def test_what_another_program_keeps_is_said_and_finished_later(
     settings: Settings, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -781,6 +791,7 @@ def test_what_another_program_keeps_is_said_and_finished_later(
     assert shell.run("redactions", "--pending", "--json").json == {"pending": [], "backups": []}
 
 
+@promise("L51, crashes", "a crash before the copies are gone is finished by the next start")
 def test_a_crash_before_the_copies_are_gone_is_finished_by_the_next_start(
     settings: Settings, shell: CommandLine
 ) -> None:
@@ -865,6 +876,7 @@ asyncio.run(story())
 """
 
 
+@promise("L51, view", "view never shows what is gone though the file is still there")
 def test_view_never_shows_what_is_gone_though_the_file_is_still_there(settings: Settings) -> None:
     async def story() -> None:
         node_id = await _filled(settings, "default")

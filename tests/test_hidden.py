@@ -14,6 +14,7 @@ from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.replay import replay
 from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy
+from tests.promises import promise
 
 ALICE = Principal(actor="alice", tenant="acme")
 BOB = Principal(actor="bob", tenant="acme", trusted=False)
@@ -75,6 +76,7 @@ async def test_an_edge_id_is_taken_whoever_took_it(tmp_path: Path, make: Make) -
         assert b"deeper" not in bytes_of(told)
 
 
+@promise("L20, hidden ends", "an end that may not be read is missing")
 @BOTH
 async def test_an_end_that_may_not_be_read_is_missing(tmp_path: Path, make: Make) -> None:
     async with multi_tenant_store(tmp_path, make(rule)) as base:
@@ -116,6 +118,7 @@ async def test_edges_that_may_not_be_known_of_are_not_counted_when_they_go(tmp_p
         assert again == told | {"duplicate": True}
 
 
+@promise("L25, hidden owners", "whose something is is told only to who may read it")
 @BOTH
 async def test_whose_it_is_is_told_only_to_who_may_read_it(tmp_path: Path, make: Make) -> None:
     def no_deletions(request: Request) -> bool:
@@ -162,6 +165,7 @@ async def test_the_policy_is_told_the_type_that_is_written_and_the_one_that_was(
         assert again.same
 
 
+@promise("L32, written type", "the policy is told the type that is written, whichever tool writes it")
 @BOTH
 async def test_types_are_asked_about_whichever_tool_writes_them(tmp_path: Path, make: Make) -> None:
     policy = make(rule)
@@ -182,6 +186,7 @@ async def test_types_are_asked_about_whichever_tool_writes_them(tmp_path: Path, 
 # -- somebody else's name
 
 
+@promise("L11, audit", "writing in another's name is a denial in the audit log like any other")
 @BOTH
 async def test_writing_in_somebody_elses_name_is_a_denial_like_any_other(tmp_path: Path, make: Make) -> None:
     async with multi_tenant_store(tmp_path, make(rule)) as base:

@@ -13,6 +13,7 @@ from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal
 from tallystick.toolsets import browse
 from tests.multi_tenant import MultiTenantStore, bytes_of, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
+from tests.promises import promise
 
 ALICE = Principal(actor="alice", tenant="acme")
 BOB = Principal(actor="bob", tenant="acme")
@@ -50,6 +51,7 @@ def ids(told: dict[str, Any]) -> list[str]:
     return [entity["id"] for entity in told["entities"]]
 
 
+@promise("OWASP API1, objects", "results are narrowed to what may be read")
 @BOTH
 async def test_a_search_tells_nothing_of_what_may_not_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -61,6 +63,7 @@ async def test_a_search_tells_nothing_of_what_may_not_be_read(tmp_path: Path, po
         assert ids(await base.call(BOB, "memory.search", type="secret")) == []
 
 
+@promise("OWASP API3, counts", "totals do not count what is withheld")
 @BOTH
 async def test_pages_and_totals_are_those_of_what_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -77,6 +80,7 @@ async def test_pages_and_totals_are_those_of_what_may_be_read(tmp_path: Path, po
         assert seen == ["n00", "n10", "n20", "n30", "n40", "n50"]
 
 
+@promise("OWASP API1, walks", "a walk does not lead through what may not be read")
 @BOTH
 async def test_a_walk_goes_round_what_may_not_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -88,6 +92,7 @@ async def test_a_walk_goes_round_what_may_not_be_read(tmp_path: Path, policy: Po
         assert b"goal" not in bytes_of(only)
 
 
+@promise("OWASP API3, withheld ends", "an edge does not tell of an end that may not be read")
 @BOTH
 async def test_edges_to_what_may_not_be_read_are_withheld(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -98,6 +103,7 @@ async def test_edges_to_what_may_not_be_read_are_withheld(tmp_path: Path, policy
         assert (await base.call(BOB, "memory.read", entity_id="plan|leads_to|open"))["entity"] is not None
 
 
+@promise("OWASP API1, histories", "a history does not tell of neighbours that may not be read")
 @BOTH
 async def test_a_full_history_leaves_out_edges_to_what_may_not_be_read(
     tmp_path: Path, policy: Policy | DistantPolicy
@@ -125,6 +131,7 @@ async def test_a_summary_counts_nothing_that_is_withheld(tmp_path: Path, policy:
         assert (edge["error"], "summary" in edge) == ("ENTITY_NOT_FOUND", False)
 
 
+@promise("OWASP API1, deleted", "deleting something does not open its past")
 @BOTH
 async def test_what_was_deleted_is_judged_by_what_it_was(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -156,6 +163,7 @@ async def typed(base: MultiTenantStore) -> dict[str, str]:
     return made | {"cites": told["connection_id"]}
 
 
+@promise("L33, typed memory", "typed memory is listed as far as it may be read")
 @BOTH
 async def test_typed_memory_is_listed_as_far_as_it_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -221,6 +229,7 @@ async def test_what_was_withheld_is_written_down(tmp_path: Path) -> None:
         assert [(event.found, event.withheld, event.resources_withheld) for event in told] == [(4, 1, ("hidden",))]
 
 
+@promise("L33, alone", "one local user pays nothing for it")
 async def test_a_policy_that_narrows_nothing_is_asked_once_for_a_search(tmp_path: Path) -> None:
     policy = Counting("single-user")
     async with multi_tenant_store(tmp_path, policy) as base:

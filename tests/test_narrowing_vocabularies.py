@@ -27,6 +27,7 @@ from tallystick.server.dispatch import Done, Refused, call
 from tallystick.state import trust
 from tallystick.state.state import State
 from tests.policy.gated_partition import AwaitedPolicy
+from tests.promises import promise
 
 Said = dict[str, Any]
 Row = tuple[str, Callable[["ServedTools"], Said]]
@@ -320,6 +321,7 @@ def test_every_tool_that_reads_is_in_the_table(tmp_path: Path, toolset: str) -> 
     assert reads <= {tool for tool, _ in (*ROWS.values(), *BY_ID.values())} | SCHEMA
 
 
+@promise("L33, X8, vocabularies", "no answer of knowledge, tasks, typed memory or files tells of what may not be read")
 @BOTH
 async def test_no_answer_holds_what_only_somebody_else_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
@@ -348,6 +350,7 @@ async def test_what_is_ones_own_is_still_told(tmp_path: Path, monkeypatch: pytes
 # -- what is subtle
 
 
+@promise("L33, counts", "totals and pages are those of what is seen")
 async def test_totals_and_pages_are_those_of_what_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tmp_path, monkeypatch, "distant") as base:
         seen: list[str] = []
@@ -462,6 +465,7 @@ def shown(told: Any) -> Iterator[Said]:
             yield from shown(each)
 
 
+@promise("Quarantine, vocabularies", "what was recalled says so wherever it is shown")
 async def test_every_entity_that_was_recalled_says_so_wherever_it_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 from tests import timeouts
 from tests.commits_by_hand import START, append, draft, entries, node
+from tests.promises import promise
 
 
 class Watched(MemoryLog):
@@ -92,6 +93,7 @@ async def test_a_commit_is_answered_with_what_was_appended() -> None:
     assert found.provenance.commit_id == commit.commit_id
 
 
+@promise("L54", "drafts that wait together are synced together")
 async def test_drafts_that_wait_together_are_appended_together() -> None:
     log = Watched()
     partition = Partition(log)
@@ -377,6 +379,7 @@ async def test_what_was_written_before_is_answered_and_not_written_again() -> No
     assert log.groups == [1]
 
 
+@promise("L8, partition", "a commit comes after every foreign commit that was observed")
 async def test_a_foreign_lamport_that_was_observed_comes_before_the_next_commit() -> None:
     partition = Partition(MemoryLog())
     await partition.commit(writing("a"))
@@ -401,6 +404,7 @@ async def test_time_never_goes_backwards_in_a_log() -> None:
     assert stamps[0] == stamps[1] < stamps[2]
 
 
+@promise("L63", "a state that fails to apply is read anew from the log")
 async def test_a_state_that_fails_to_apply_is_read_anew_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     log = Watched()
     partition = Partition(log)

@@ -19,6 +19,7 @@ from tallystick.policy import Principal
 from tallystick.private_files import is_private, replace_file, replacing, sync_data, sync_file
 from tallystick.server.dispatch import Done
 from tests.command_line import CommandLine
+from tests.promises import promise
 from tests.sample_memory import outcome_of, told, write_sample
 
 ALICE = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
@@ -36,6 +37,7 @@ def modes(base: Path) -> dict[str, str]:
     return {path: oct(stat.S_IMODE(mode)) for path, mode in found.items() if mode & 0o077}
 
 
+@promise("files, owner", "whatever is created under the base is for its owner alone")
 async def test_what_a_server_leaves_is_for_its_owner_alone(tmp_path: Path) -> None:
     base = tmp_path / "new" / "base"
     settings = Settings(

@@ -20,6 +20,7 @@ from tallystick.state.trust import PAGE_ENTITIES, Trust
 from tests import command_line
 from tests.command_line import CommandLine
 from tests.commits_by_hand import entries
+from tests.promises import promise
 from tests.state.logged_state import LoggedState
 from tests.toolsets.agent import Agent, working
 
@@ -61,6 +62,7 @@ def untrusted_by(agent: Agent, *entities: str) -> list[str | None]:
 # -- what readers are told
 
 
+@promise("quarantine, reads", "every way to read an entity says that it is untrusted")
 def test_every_way_to_read_an_entity_says_that_it_is_untrusted(agent: Agent) -> None:
     agent.node("a", n=1)
     agent.node("b", n=2)
@@ -144,6 +146,7 @@ def test_a_recall_that_is_redacted_still_stands(agent: Agent) -> None:
     assert "untrusted" not in agent.read("b")["entity"]
 
 
+@promise("quarantine, undo in part", "single entities are trusted again in one draft that its lineage tells")
 def test_single_entities_of_a_recall_are_trusted_again_in_one_draft_that_its_lineage_tells(agent: Agent) -> None:
     for name in "abc":
         agent.node(name)
@@ -327,6 +330,7 @@ CASES: dict[str, tuple[tuple[Draft, ...], dict[str, int]]] = {
 }
 
 
+@promise("quarantine, derived", "what came of it is followed through edges, evidence, changelog and runs")
 @pytest.mark.parametrize("case", CASES)
 def test_a_derivation_follows(case: str) -> None:
     drafts, found = CASES[case]
@@ -385,6 +389,7 @@ def untrusted(shell: CommandLine, *ids: str) -> list[str]:
 ALL = ("guide", "page-1", "summary", "summary|cites|page-1")
 
 
+@promise("quarantine, undo", "a recall is listed first, then made, then undone")
 def test_a_recall_is_listed_first_then_made_then_undone(shell: CommandLine) -> None:
     listed = shell.run("recall", "--actor", "crawler", "--since", "2020-01-01", "--json").json
     found = {entity["id"]: entity["because"] for entity in listed["entities"]}

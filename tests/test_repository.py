@@ -12,6 +12,7 @@ import pytest
 
 from tallystick.config import data_directory, load, why_this_base
 from tallystick.repository import find_memory, find_repository
+from tests.promises import promise
 
 
 def git(directory: Path, *words: str) -> str:
@@ -37,6 +38,7 @@ def memory(repository: Path) -> Path:
     return made
 
 
+@promise("base, repository", "from every subdirectory the memory of the repository is the base")
 def test_from_every_subdirectory_the_memory_of_the_repository_is_the_base(repository: Path, memory: Path) -> None:
     below = repository / "src" / "deep"
     below.mkdir(parents=True)
@@ -57,6 +59,7 @@ def test_who_names_a_base_is_heard_first(repository: Path, memory: Path, tmp_pat
     assert "--base" in why_this_base(repository / "b", repository)
 
 
+@promise("base, work trees", "all work trees of a repository share its memory")
 def test_all_work_trees_share_it(repository: Path, memory: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "other"))
     inside = tmp_path / "other" / "inside"
@@ -157,6 +160,7 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
 }
 
 
+@promise("base, hostile", "a hostile .git file means no repository")
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_git_file_means_no_repository(tmp_path: Path, make: Callable[[Path], None]) -> None:
     inside = tmp_path / "trap" / "inside"

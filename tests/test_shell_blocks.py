@@ -18,6 +18,7 @@ import anyio
 import pytest
 
 from tests.mcp_client import call, clean_environ, connect
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -102,6 +103,7 @@ def is_tried(command: str) -> bool:
     return not any(re.match(pattern, command) for pattern in NOT_TRIED)
 
 
+@promise("docs, shell blocks", "what a page says to type works")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_what_a_page_says_to_type_works(page: Path, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:

@@ -20,6 +20,7 @@ from tallystick.config import Settings
 from tallystick.server.dispatch import choose
 from tallystick.server.listing import Listing
 from tests.mcp_client import start_http, stopping
+from tests.promises import promise
 from tests.server import sample
 from tests.tokens import IS_INSTALLED, count_tokens
 
@@ -145,6 +146,7 @@ def listing(names: Sequence[str], base: Path) -> Listing:
     return Listing(sample.offer(tools=choose(toolsets(Settings(base=base)), names=names)))
 
 
+@promise("X11, tokens", "the tools that are on by default are shown in at most 3,600 tokens")
 @counted
 def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path) -> None:
     tools = listing(Settings(base=tmp_path).toolsets, tmp_path).tools(None)
@@ -155,6 +157,7 @@ def test_the_tools_that_are_on_by_default_are_shown_in_few_tokens(tmp_path: Path
     )
 
 
+@promise("X11, instructions", "whatever is on, the server's instructions have less than 350 tokens")
 @counted
 def test_whatever_is_on_the_instructions_are_read_in_few_tokens(tmp_path: Path) -> None:
     every = [toolset.name for toolset in toolsets(Settings(base=tmp_path))]

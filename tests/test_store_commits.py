@@ -15,6 +15,7 @@ from tallystick.log import Entry
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Request
 from tests.multi_tenant import multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
+from tests.promises import promise
 from tests.test_narrowing import ALICE, BOB, BOTH, plans
 
 _EVERYTHING = Counting("single-user")
@@ -33,6 +34,7 @@ async def next_of(entries: AsyncGenerator[Entry], count: int) -> list[str]:
     return [named((await anext(entries)).commit) for _ in range(count)]
 
 
+@promise("L33, the log", "commits are listed as far as what they are about may be read")
 @BOTH
 async def test_commits_are_those_about_what_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -85,6 +87,7 @@ async def test_who_may_not_search_gets_nothing_of_the_log(tmp_path: Path) -> Non
             await next_of(base.store.watch(BOB), 1)
 
 
+@promise("L33, what arrives", "so are those that arrive")
 @BOTH
 async def test_what_arrives_is_watched_as_far_as_it_may_be_read(tmp_path: Path, policy: Policy | DistantPolicy) -> None:
     async with multi_tenant_store(tmp_path, policy) as base:

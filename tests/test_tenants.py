@@ -16,6 +16,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.state.work.graph import WorkGraph
 from tallystick.tenants import Tenants
 from tests.multi_tenant import bytes_of, multi_tenant_store
+from tests.promises import promise
 
 ACME = Principal(actor="alice", tenant="acme", roles=("admin",))
 GLOBEX = Principal(actor="mallory", tenant="globex", roles=("admin",))
@@ -34,6 +35,7 @@ BY_ID = (
 )
 
 
+@promise("OWASP API1, ids of others", "another tenant's id is refused in every tool that takes one")
 @pytest.mark.parametrize(("tool", "arguments"), BY_ID, ids=[f"{tool}-{n}" for n, (tool, _) in enumerate(BY_ID)])
 async def test_another_tenants_id_is_refused_without_data(
     tmp_path: Path, tool: str, arguments: dict[str, object]
@@ -56,12 +58,14 @@ async def test_another_tenants_id_is_refused_without_data(
         assert (event.decision, event.resource_owner_tenant, event.resource_owner) == (False, "acme", None)
 
 
+@promise("L34, unknown", "an id that nobody has is merely not found")
 async def test_an_id_that_nobody_has_is_merely_not_found(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
         assert (await base.call(GLOBEX, "memory.read", entity_id="nobodys"))["entity"] is None
 
 
+@promise("L34, same id", "two tenants may use the same id, each for its own")
 async def test_two_tenants_may_use_the_same_id_each_for_its_own(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "plan", said="acme")
@@ -77,6 +81,7 @@ async def test_a_name_that_every_tenant_has_is_nobodys_id(tmp_path: Path) -> Non
         assert (await base.refused(GLOBEX, "get_ontology")).error.code == "ONTOLOGY_NOT_FOUND"
 
 
+@promise("OWASP API4, ids of others", "asking for unknown ids does not open every log each time")
 async def test_ids_of_a_closed_tenant_stay_known_without_opening_it_again(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
         await base.node(ACME, "ours")
@@ -89,6 +94,7 @@ async def test_ids_of_a_closed_tenant_stay_known_without_opening_it_again(tmp_pa
         assert base.opened == ["acme", "globex"]
 
 
+@promise("L34, edges", "another tenant's edges are refused like its nodes")
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 async def test_another_tenants_edges_are_refused_like_its_nodes(tmp_path: Path, closed: bool) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600) as base:
@@ -106,6 +112,7 @@ async def test_another_tenants_edges_are_refused_like_its_nodes(tmp_path: Path, 
         assert (await base.call(GLOBEX, "memory.read", entity_id="ours|leads_to|nobodys"))["entity"] is None
 
 
+@promise("L34, deleting", "deleting what another tenant has is refused")
 async def test_deleting_what_another_tenant_has_is_refused_and_what_nobody_has_is_not_found(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:
         await base.node(ACME, "ours")
@@ -124,6 +131,7 @@ async def test_a_tenant_that_was_never_open_here_is_asked_too(tmp_path: Path) ->
         assert (await base.call(GLOBEX, "memory.read", entity_id="ours"))["error"] == "AUTHORIZATION_DENIED"
 
 
+@promise("tenants, idle", "an idle tenant is closed, and opened again by the next call")
 async def test_an_idle_tenant_is_closed_and_opened_again_by_the_next_call(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac"), idle_seconds=600, kept=frozenset(["globex"])) as base:
         await base.node(ACME, "ours", said="kept")
@@ -181,6 +189,7 @@ async def test_a_log_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> 
     assert attempts == 2
 
 
+@promise("attack: path-like tenants, store", "what is no tenant id opens nothing")
 @pytest.mark.parametrize("name", ["", "..", "a/b", "../acme", "Acme", "a" * 64, "acme\n", "a.b"])
 async def test_what_is_no_tenant_id_opens_nothing(tmp_path: Path, name: str) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:

@@ -17,6 +17,7 @@ from tallystick.policy.replay import replay
 from tallystick.state.state import State
 from tests.multi_tenant import MultiTenantStore, multi_tenant_store
 from tests.policy.gated_partition import AwaitedPolicy, Counting
+from tests.promises import promise
 
 ALICE = Principal(actor="alice", tenant="acme", tool="test", roles=("writer",))
 BOB = Principal(actor="bob", tenant="acme", tool="test", roles=("writer",))
@@ -96,6 +97,7 @@ REFUSED = {
 }
 
 
+@promise("FR-003, everything touched", "one denial refuses a draft whole, whatever it was about")
 @BOTH
 @pytest.mark.parametrize("why", REFUSED)
 async def test_a_draft_is_refused_whole_if(tmp_path: Path, make: Make, why: str) -> None:
@@ -133,6 +135,7 @@ async def test_a_draft_is_accepted_if(tmp_path: Path, make: Make, why: str) -> N
         assert len((await write(base, BOB, ACCEPTED[why])).commits) == len(ACCEPTED[why])
 
 
+@promise("FR-003, unsaid", "a refusal does not name what may not be read")
 @BOTH
 async def test_what_may_not_be_read_is_not_named_in_the_refusal(tmp_path: Path, make: Make) -> None:
     async with multi_tenant_store(tmp_path, make()) as base:
@@ -168,6 +171,7 @@ async def test_a_call_that_was_to_write_does_not_delete_unasked(tmp_path: Path, 
             await write(base, BOB, [delete("plan")], Action.WRITE, resource="plan")
 
 
+@promise("FR-003, several replay", "what was changed is written down one by one, and replays")
 async def test_what_was_changed_is_written_down_one_by_one_and_replays(tmp_path: Path) -> None:
     policy = Embedded("rbac")
     async with multi_tenant_store(tmp_path, policy) as base:
@@ -242,6 +246,7 @@ async def test_what_changes_hands_while_a_distant_policy_is_asked_is_asked_about
 # -- edges have owners too
 
 
+@promise("FR-003, edges", "an edge is deleted by its owner only")
 @pytest.mark.parametrize("named", [{"edge_id": "e1"}, {"edge": {"from": "a", "rel": "leads_to", "to": "b"}}])
 async def test_an_edge_is_deleted_by_its_owner_only(tmp_path: Path, named: dict[str, Any]) -> None:
     async with multi_tenant_store(tmp_path, Embedded("rbac")) as base:

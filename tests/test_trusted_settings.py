@@ -13,6 +13,7 @@ from tallystick.config import HARMLESS, data_directory, load
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.work_settings import read_settings
 from tests.command_line import CommandLine
+from tests.promises import promise
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guides" / "what-is-trusted.md"
 HOSTILE = """
@@ -58,6 +59,7 @@ def set_of(settings: config.Settings) -> set[str]:
     return {name for name in names if getattr(settings, name) != getattr(defaults, name)}
 
 
+@promise("base, settings", "of a memory that was found only harmless settings count until they are confirmed")
 def test_only_harmless_settings_of_a_memory_that_was_found_count(repository: Path, memory: Path) -> None:
     assert set_of(load({}, environ={}, working=repository)) == {"max_hops"}
 

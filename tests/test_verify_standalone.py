@@ -14,6 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 import verify_standalone
+from tests.promises import promise
 from tests.signed_memory import KEY, NEXT_KEY, WITNESS, SignedMemory, signed_memory
 
 PROGRAM = Path(verify_standalone.__file__)
@@ -48,6 +49,7 @@ def test_only_the_standard_library_is_imported() -> None:
     assert imported - {"__future__"} <= sys.stdlib_module_names
 
 
+@promise("proof, standalone", "one file with the standard library accepts what is true")
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -16,6 +16,7 @@ import pytest
 from tests.agents.memory import DECISION, fill
 from tests.agents.model import Call, Code, Model, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, FIRST_WORDS, Workspace
+from tests.promises import promise
 
 CLAUDE_TOOL = "mcp__tallystick__"
 CODEX_TOOLS = "mcp__tallystick"
@@ -48,10 +49,14 @@ def is_written(workspace: Workspace) -> bool:
 # -- Claude Code
 
 
+@promise("agents, Claude Code, connected", "Claude Code lists the server as connected")
 def test_claude_lists_the_server_as_connected(claude_connected: Workspace) -> None:
     assert re.search(r"tallystick: tallystick serve - \S+ Connected", claude_connected.claude("mcp", "list").stdout)
 
 
+@promise(
+    "agents, Claude Code, offered", "its model is offered search, and told the other tools' names and how to use them"
+)
 def test_claude_offers_search_and_names_the_other_tools_with_the_instructions(claude_connected: Workspace) -> None:
     with serving(Model([])) as model:
         claude_connected.ask_claude(model, "hello")
@@ -62,6 +67,7 @@ def test_claude_offers_search_and_names_the_other_tools_with_the_instructions(cl
     assert told.count(FIRST_WORDS) == 1
 
 
+@promise("agents, Claude Code, mistake", "its model is shown what is wrong with a call, and then writes")
 def test_claude_shows_the_model_its_mistake_and_writes(claude_connected: Workspace) -> None:
     write = f"{CLAUDE_TOOL}memory_write"
     script = [Call("ToolSearch", {"query": f"select:{write}"}), Call(write, BAD), Call(write, GOOD)]
@@ -73,6 +79,7 @@ def test_claude_shows_the_model_its_mistake_and_writes(claude_connected: Workspa
     assert is_written(claude_connected)
 
 
+@promise("agents, Claude Code, prompts", "Claude Code makes a prompt a command, and its model reads a resource")
 def test_claude_makes_a_prompt_a_command_and_reads_a_resource(claude_connected: Workspace) -> None:
     fill(claude_connected)
     script = [
@@ -88,12 +95,14 @@ def test_claude_makes_a_prompt_a_command_and_reads_a_resource(claude_connected: 
 # -- Codex
 
 
+@promise("agents, Codex, connected", "Codex lists the server that its own command put in")
 def test_codex_lists_the_server(codex_connected: Workspace) -> None:
     (listed,) = json.loads(codex_connected.codex("mcp", "list", "--json").stdout)
     assert (listed["name"], listed["enabled"]) == ("tallystick", True)
     assert (listed["transport"]["command"], listed["transport"]["args"]) == ("tallystick", ["serve"])
 
 
+@promise("agents, Codex, mistake", "its model finds the tools by words, is shown its mistake, and then writes")
 def test_codex_finds_the_tools_shows_the_model_its_mistake_and_writes(codex_connected: Workspace) -> None:
     script: list[Turn] = [
         CODEX_SEES_IT,
@@ -115,6 +124,7 @@ def _found(request: dict[str, Any]) -> set[str]:
     return {tool["name"] for answer in answers for space in answer["tools"] for tool in space["tools"]}
 
 
+@promise("agents, Codex, resources", "Codex's model lists resources and reads one")
 def test_codex_lists_and_reads_resources(codex_connected: Workspace) -> None:
     fill(codex_connected)
     server = {"server": "tallystick"}
@@ -129,6 +139,7 @@ def test_codex_lists_and_reads_resources(codex_connected: Workspace) -> None:
     assert DECISION in "\n".join(model.told())
 
 
+@promise("agents, Codex, code", "a model that writes code instead calls the tools by their names")
 def test_codex_lets_a_model_that_writes_code_call_the_tools(codex_connected: Workspace) -> None:
     names = "text(ALL_TOOLS.map((tool) => tool.name).join(' '))"
     calls = [f"text(await tools.mcp__tallystick__memory_write({json.dumps(each)}))" for each in (BAD, GOOD)]
@@ -143,6 +154,7 @@ def test_codex_lets_a_model_that_writes_code_call_the_tools(codex_connected: Wor
 # -- both
 
 
+@promise("agents, init", "what init wrote connects both agents and instructs their models until init takes it out")
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_what_init_wrote_connects_and_instructs_until_init_takes_it_out(agent: str, workspace: Workspace) -> None:
     workspace.run("tallystick", "init", "--yes", "--client", agent)
@@ -163,6 +175,7 @@ def test_what_init_wrote_connects_and_instructs_until_init_takes_it_out(agent: s
 _ADDRESS = re.compile(r"sin6?_(?:addr|port).*?inet_(?:addr\(|pton\(AF_INET6, )\"([^\"]+)\"")
 
 
+@promise("agents, loopback", "while agents are tested nothing leaves the machine")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace sees the connections: apt-get install strace")
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_nothing_leaves_the_machine(agent: str, workspace: Workspace, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.agents.memory import DECISION, FILE, GOAL, KNOWLEDGE, QUESTION, TASK, fill
 from tests.agents.model import Call, Code, Model, Say, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, NOTHING, ROOT, Workspace
+from tests.promises import promise
 from tests.tokens import count_tokens
 
 BUDGET = 400
@@ -79,6 +80,7 @@ def naming(words: str, found: list[str]) -> int:
 # -- at the right moment
 
 
+@promise("hooks, once", "digest, recall and the knowledge of a file reach the models, within budget, once a session")
 @pytest.mark.parametrize("way", ["plugin", "init"])
 @both_agents
 def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
@@ -107,6 +109,7 @@ def test_the_digest_the_recall_and_the_knowledge_of_a_file_reach_the_model_once(
         assert naming(words, notes(later)) == 1
 
 
+@promise("hooks, shell", "a shell command that names a file brings its knowledge, too")
 def test_a_shell_command_that_names_a_file_counts_as_reading_it(workspace: Workspace) -> None:
     """Codex has no other way to read."""
     prepare(workspace, "claude")
@@ -116,6 +119,7 @@ def test_a_shell_command_that_names_a_file_counts_as_reading_it(workspace: Works
     assert [naming(KNOWLEDGE, notes(model, request)) for request in range(3)] == [0, 1, 1]
 
 
+@promise("plugin, mcp_tool", "Claude Code asks the plugin's server at prompts and before tools, and starts no process")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace sees what is started: apt-get install strace")
 def test_claude_starts_no_process_at_prompts_and_before_tools(workspace: Workspace, tmp_path: Path) -> None:
     prepare(workspace, "claude")
@@ -127,6 +131,7 @@ def test_claude_starts_no_process_at_prompts_and_before_tools(workspace: Workspa
     assert set(started) == {"session-start", "stop"}
 
 
+@promise("hooks, code", "what code does to a file brings its knowledge, too")
 def test_what_code_does_to_a_file_is_seen_too(workspace: Workspace) -> None:
     prepare(workspace, "codex")
     read = Code(f"text(await tools.exec_command({{cmd: 'cat {FILE}'}}))")
@@ -135,6 +140,7 @@ def test_what_code_does_to_a_file_is_seen_too(workspace: Workspace) -> None:
     assert [naming(KNOWLEDGE, notes(model, request)) for request in range(3)] == [0, 1, 1]
 
 
+@promise("hooks, quiet", "a prompt that the memory knows nothing of is left alone")
 @both_agents
 def test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone(agent: str, workspace: Workspace) -> None:
     prepare(workspace, agent)
@@ -144,6 +150,7 @@ def test_a_prompt_that_the_memory_knows_nothing_of_is_left_alone(agent: str, wor
     assert GOAL in digest
 
 
+@promise("hooks, stop", "an agent that stops with work that it claimed is told so once, and not again")
 @both_agents
 def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: str, workspace: Workspace) -> None:
     prepare(workspace, agent)
@@ -159,6 +166,7 @@ def test_an_agent_that_stops_with_work_that_it_claimed_is_told_so_once(agent: st
     assert told == [*[False] * (len(told) - 1), True]
 
 
+@promise("hooks, compaction", "what Claude Code summarizes keeps the ids, and the digest comes again")
 def test_what_claude_summarizes_keeps_the_ids_and_the_digest_comes_again(workspace: Workspace) -> None:
     prepare(workspace, "claude")
     with serving(Model([reading(workspace, "claude")])) as model:
@@ -219,12 +227,14 @@ Trouble = Callable[[Path], AbstractContextManager[Mapping[str, str]]]
 TROUBLES: list[Trouble] = [away, damaged, slow, not_installed]
 
 
+@promise("hooks, under fire", "the memory away, damaged, slow or not installed, the agents go on as without it")
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 @both_agents
 def test_the_agent_goes_on_as_without_a_memory(agent: str, trouble: Trouble, workspace: Workspace) -> None:
     assert notes(ask_in_trouble(workspace, agent, trouble)) == []
 
 
+@promise("hooks, locked", "while others lock the memory the agents go on")
 @both_agents
 def test_the_agent_goes_on_while_others_lock_the_memory(agent: str, workspace: Workspace) -> None:
     """What it cannot read in the tables, it may read in the log."""

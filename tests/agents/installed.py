@@ -12,6 +12,7 @@ import pytest
 from tests.agents.model import Call, Model, Turn, serving
 from tests.agents.workspace import CODEX_SEES_IT, ROOT, Workspace
 from tests.plugins import skills
+from tests.promises import promise
 
 CLAUDE_TOOL = "mcp__plugin_tallystick_tallystick__"
 NOTE = {"op": "UPSERT_NODE", "node": {"id": "limit", "type": "Fact", "attrs": {"says": "ten a second"}}}
@@ -50,12 +51,14 @@ def is_noted(workspace: Workspace) -> bool:
 # -- what the programs that check plugins say
 
 
+@promise("plugin, valid", "Claude Code's own check of plugins and marketplaces finds nothing wrong")
 @pytest.mark.parametrize("what", [["."], ["--profile", "directory", "plugins/tallystick"]], ids=["market", "plugin"])
 def test_claude_finds_nothing_wrong(what: list[str], workspace: Workspace) -> None:
     said = workspace.claude("plugin", "validate", "--strict", "--json", *what[:-1], str(ROOT / what[-1])).stdout
     assert json.loads(said)["success"] is True, said
 
 
+@promise("plugin, lint", "skillsaw finds nothing wrong with plugin, marketplace, skills and the portable form")
 @pytest.mark.parametrize("what", [".", "plugins/agent-plugins/tallystick"])
 def test_skillsaw_finds_nothing_wrong(what: str, tmp_path: Path) -> None:
     # What is ours: beside it lie environments with other people's skills.
@@ -71,6 +74,7 @@ def test_skillsaw_finds_nothing_wrong(what: str, tmp_path: Path) -> None:
 # -- Claude Code
 
 
+@promise("plugin, Claude Code, out", "the plugin's server is connected until Claude Code's own command takes it out")
 def test_claude_connects_to_the_server_of_the_plugin_until_it_is_taken_out(in_claude: Workspace) -> None:
     assert "plugin:tallystick:tallystick: tallystick serve - ✔ Connected" in in_claude.claude("mcp", "list").stdout
     in_claude.claude("plugin", "uninstall", "tallystick@tallystick")
@@ -78,6 +82,9 @@ def test_claude_connects_to_the_server_of_the_plugin_until_it_is_taken_out(in_cl
     assert "tallystick" not in in_claude.claude("mcp", "list").stdout
 
 
+@promise(
+    "plugin, Claude Code, skills", "its model reads of the skills, opens one, and writes into the repository's memory"
+)
 def test_claude_is_told_of_the_skills_reads_one_and_writes_into_the_memory_of_the_repository(
     in_claude: Workspace,
 ) -> None:
@@ -99,6 +106,7 @@ def test_claude_is_told_of_the_skills_reads_one_and_writes_into_the_memory_of_th
 # -- Codex
 
 
+@promise("plugin, Codex, skills", "Codex's model is told of the skills and writes into the repository's memory")
 def test_codex_is_told_of_the_skills_and_writes_into_the_memory_of_the_repository(in_codex: Workspace) -> None:
     script: list[Turn] = [
         CODEX_SEES_IT,
@@ -112,6 +120,7 @@ def test_codex_is_told_of_the_skills_and_writes_into_the_memory_of_the_repositor
     assert is_noted(in_codex)
 
 
+@promise("plugin, portable", "Codex takes the portable form, and starts its server in the directory of the plugin")
 def test_codex_takes_the_portable_form_and_starts_its_server_in_the_plugin(
     workspace: Workspace, marketplace: Path
 ) -> None:
@@ -124,6 +133,7 @@ def test_codex_takes_the_portable_form_and_starts_its_server_in_the_plugin(
     assert Path(server["transport"]["cwd"]).is_relative_to(workspace.home / ".codex/plugins")
 
 
+@promise("plugin, Codex, out", "the plugin's server is listed until Codex's own command takes it out")
 def test_codex_lists_the_server_of_the_plugin_until_it_is_taken_out(in_codex: Workspace) -> None:
     (listed,) = json.loads(in_codex.codex("mcp", "list", "--json").stdout)
     assert (listed["name"], listed["enabled"], listed["transport"]["cwd"]) == ("tallystick", True, None)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.clients.model import NAMES, Model, serving
 from tests.mcp_client import clean_environ, serving_http
+from tests.promises import promise
 
 HERE = Path(__file__).parent
 NODE = HERE / "node_modules/.bin/node"
@@ -75,6 +76,7 @@ AGENTS = {
 }
 
 
+@promise("L58, for real", "frameworks offer a model every tool under names that providers take; it reads its mistakes")
 @over_each_transport
 @pytest.mark.parametrize("program", AGENTS.values(), ids=AGENTS)
 def test_a_model_is_offered_the_tools_reads_its_mistake_and_mends_it(
@@ -103,6 +105,7 @@ CLIENTS = {
 """The program, and whether the name that it gives itself is known as one for names without dots."""
 
 
+@promise("L58, for real, SDKs", "clients list the tools, are told their mistakes, and write")
 @over_each_transport
 @pytest.mark.parametrize(("program", "without_dots"), CLIENTS.values(), ids=CLIENTS)
 def test_a_client_lists_is_told_its_mistake_and_writes(
@@ -134,6 +137,7 @@ def tool_arguments(call: Mapping[str, Any]) -> list[str]:
     return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in call.items()]
 
 
+@promise("L58, for real, Inspector", "so does the Inspector's command line, which finds no fault in the schemas")
 @over_each_transport
 def test_the_inspector_lists_is_told_its_mistake_and_writes(transport: str, tmp_path: Path) -> None:
     base, home = tmp_path / "base", tmp_path / "home"

@@ -19,6 +19,7 @@ from tallystick.commits.signed_note import (
     verifier_key,
 )
 from tallystick.extensions.proofs.proof_file import Trust, trusted_checkpoint
+from tests.promises import promise
 
 ORIGIN = "shop.example/memory"
 KEY = SignerKey(ORIGIN, bytes(range(32)))
@@ -37,6 +38,7 @@ def accepts(note: bytes, *keys: VerifierKey, quorum: int = 0) -> bool:
         return False
 
 
+@promise("checkpoint, second line", "a second signature of ML-DSA-44 satisfies who knows either key, or both")
 def test_who_knows_either_key_or_both_is_satisfied() -> None:
     both = noted(KEY, SECOND)
     assert accepts(both, KEY.verifier)
@@ -112,6 +114,7 @@ def test_keys_are_read_as_they_were_written() -> None:
         verifier_key(short)
 
 
+@promise("checkpoint, unknown lines", "kinds of signatures that nobody knows are kept and passed over")
 def test_kinds_of_signatures_that_nobody_knows_are_kept_and_passed_over() -> None:
     unknown = f"\u2014 {ORIGIN} {b64encode(b'abcd' + bytes(5000)).decode()}\n"
     note = noted(KEY) + unknown.encode()

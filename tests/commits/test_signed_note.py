@@ -19,6 +19,7 @@ from tallystick.commits.signed_note import (
     signer_key,
     verifier_key,
 )
+from tests.promises import promise
 
 VECTOR_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 VECTOR = """This is an example message.
@@ -38,6 +39,7 @@ def signed(*signers: SignerKey, text: str = TEXT) -> bytes:
     return (text + "\n" + "".join(each.signature_line(text) for each in signers)).encode()
 
 
+@promise("checkpoint, vector", "the published signed note is accepted")
 def test_the_published_vector_is_accepted() -> None:
     key = verifier_key(VECTOR_KEY)
     assert str(key) == VECTOR_KEY

@@ -20,6 +20,7 @@ from tallystick.commits.tree import (
     verify_consistency,
     verify_inclusion,
 )
+from tests.promises import promise
 
 LARGEST = 130
 LEAVES = [leaf_hash(str(number).encode()) for number in range(LARGEST)]
@@ -77,6 +78,7 @@ def test_a_tree_that_grows_has_the_same_roots() -> None:
         frontier.add(leaf)
 
 
+@promise("tree, inclusion", "every leaf of every tree up to 130 is proved, and no other in its place")
 def test_every_inclusion_is_proved_for_its_leaf_and_for_no_other() -> None:
     for size in range(1, LARGEST + 1):
         for index in range(size):
@@ -88,6 +90,7 @@ def test_every_inclusion_is_proved_for_its_leaf_and_for_no_other() -> None:
                 assert not verify_inclusion(LEAVES[index], other, size, proof, ROOTS[size])
 
 
+@promise("tree, consistency", "every continuation of every tree up to 130 is proved, and no other history")
 def test_every_consistency_is_proved_and_holds_for_no_other_history() -> None:
     for size in range(LARGEST + 1):
         for old in range(size + 1):
@@ -131,6 +134,7 @@ def test_that_the_roots_are_the_same_is_not_enough(old: int, size: int, root_of_
     assert not verify_consistency(old, size, [], root_of_both, root_of_both)
 
 
+@promise("tree, altered", "20,000 altered proofs are refused")
 def test_twenty_thousand_altered_proofs_are_refused() -> None:
     rng = random.Random(20)
     for _ in range(10_000):

@@ -48,6 +48,7 @@ from tests.contracts.test_projection import (  # noqa: F401  # collected here, o
 )
 from tests.cypher_engines import PREFIXES, RunningEngine
 from tests.nats_cluster import free_ports
+from tests.promises import promise
 
 Make = Callable[[Path, Log], Projection]
 HOSTILE = "x'\"`\\ $id }) DETACH DELETE n // \n\t é 漢 \U0001f512 %s {0} \\u0000"
@@ -116,6 +117,7 @@ def test_answers_are_plain_values(engine: EngineThread) -> None:
     assert found.columns == ["p", "a", "e", "list", "map", "nothing"]
 
 
+@promise("FR-004, own questions", "the engine itself keeps a question from writing")
 @pytest.mark.parametrize(
     "text",
     [
@@ -413,6 +415,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 CHAIN = [f"n{number}" for number in range(9)]
 
 
+@promise("FR-004, delegation", "a walk past the limit of hops is taken over by a graph engine, and says by which")
 def test_a_walk_past_the_limit_of_hops_is_delegated(
     engine: EngineThread, running: RunningEngine, tmp_path: Path
 ) -> None:
@@ -466,6 +469,7 @@ def test_a_walk_to_more_than_a_hundred_entities_is_delegated_and_paged(
     run(story)
 
 
+@promise("FR-004, degraded", "an engine that is away or behind leaves the memory's own answer, which says so")
 def test_an_engine_that_is_away_or_behind_leaves_the_memorys_own_answer_and_says_so(
     engine: EngineThread, running: RunningEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +496,7 @@ def test_an_engine_that_is_away_or_behind_leaves_the_memorys_own_answer_and_says
     run(story)
 
 
+@promise("Risk 2", "a walk that is too dear is refused with what it would cost")
 def test_a_walk_that_is_too_dear_is_refused_with_what_it_would_cost(
     engine: EngineThread, running: RunningEngine, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
 from tallystick.extensions.backup.object_store import ObjectStore, open_object_store, shown
 from tests import object_stores
 from tests.object_stores import StoreServer
+from tests.promises import promise
 
 Open = Callable[[], ObjectStore]
 
@@ -61,6 +62,7 @@ def test_a_name_that_is_taken_is_refused_and_keeps_what_it_has(opened: Open) -> 
     assert store.get("manifests/1", bytes_max=100) == b"first"
 
 
+@promise("§5.4, any store", "every store, in a directory, of S3 or of Azure, refuses a name that is taken")
 def test_of_many_who_put_the_same_name_one_wins(opened: Open) -> None:
     stores = [opened() for _ in range(8)]
     with ThreadPoolExecutor(8) as threads:

@@ -18,6 +18,7 @@ from tallystick.policy.bundle import RULES
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.remote import Remote
 from tests.policy.opa import HAS_OPA, POLICIES, WITHOUT_OPA, running
+from tests.promises import promise
 
 SHIPPED = [RULES / "rbac.rego", RULES / "single_user.rego", RULES / "closed.rego"]
 FILES = {file.stem: file for file in (*SHIPPED, *POLICIES)}
@@ -153,6 +154,7 @@ CASES = {
 }  # fmt: skip
 
 
+@promise("L28, L31", "both engines give the same answers to the same questions")
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_questions_get_the_same_answers(decide: Decide, name: str) -> None:
     case = CASES[name]
@@ -213,6 +215,7 @@ CRAFTED = [
 ]
 
 
+@promise("attack: crafted resource ids", "no name breaks out of a policy's input")
 @pytest.mark.parametrize("crafted", CRAFTED, ids=range(len(CRAFTED)))
 def test_no_name_breaks_out_of_the_question(decide: Decide, crafted: str) -> None:
     for request in (
@@ -224,6 +227,7 @@ def test_no_name_breaks_out_of_the_question(decide: Decide, crafted: str) -> Non
         assert (found.allowed, found.fault) == (False, None)
 
 
+@promise("attack: half characters", "what is no text is denied, not fatal")
 def test_half_a_character_is_denied_not_fatal(decide: Decide) -> None:
     found = decide("rbac", Request(bob("admin"), Action.READ, "\ud800"))
     assert (found.allowed, found.fault) == (False, "error")

@@ -23,6 +23,7 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 
 BIN = Path(__file__).parents[2] / ".foreign" / "bin"
 ORIGIN = "memory.example/team"
@@ -84,6 +85,7 @@ def flipped(path: Path, place: int = 0) -> None:
     path.write_bytes(data)
 
 
+@promise("proof, foreign", "other people's verifiers accept every checkpoint, and that it was only added to")
 @pytest.mark.parametrize("size", SIZES)
 def test_every_checkpoint_holds_and_was_only_added_to(signed: Signed, size: int) -> None:
     assert asked("verify-checkpoint", "--vkey-file", signed.vkey, "--note", signed.earlier[size])
@@ -145,6 +147,7 @@ def test_pymerkle_finds_the_same_roots(signed: Signed) -> None:
     assert roots == {size: path.read_text().split("\n")[2] for size, path in signed.earlier.items()}
 
 
+@promise("witness, quorum", "cosignatures count for a quorum, and others do not")
 def test_our_cosignatures_count_for_a_quorum_and_others_do_not(signed: Signed, tmp_path: Path) -> None:
     witness = SignerKey.generate("witness.example/ada", WITNESS_KEY)
     key = verifier_key(signed.vkey.read_text())

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.budget import SECONDS_MAX, TIMES
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[2]
 CASES = 96
 PARTS = 4
 
 
+@promise("L55, directories", "whatever is done to the files of a base, everything ends and nothing is made worse")
 @pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.parametrize("part", range(PARTS * TIMES))
 def test_a_base_with_harmed_files_is_refused_or_settled_and_nothing_hangs(tmp_path: Path, part: int) -> None:

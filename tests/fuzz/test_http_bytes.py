@@ -16,6 +16,7 @@ from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.mutated_messages import LIMIT, MESSAGES, NODE, NOISE, mangled
 from tests.fuzz.servers import http_server
 from tests.mcp_client import HELLO, request
+from tests.promises import promise
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -171,6 +172,7 @@ BODIES = mangled((*MESSAGES, json.dumps(NODE).encode(), b'{"entity_id":"a"}')) |
 PATHS = st.sampled_from((b"/mcp", b"/messages/", b"/v1/tools/memory.write", b"/v1/tools/memory.search", b"/v1/tools/x"))
 
 
+@promise("5.3, fuzzing of HTTP", "no bytes on a socket bring a server error or keep the next client from being served")
 def test_whatever_is_sent_the_server_goes_on(port: Port) -> None:
     @tries(150)
     @given(mangled(SEEDS) | st.binary(max_size=100))

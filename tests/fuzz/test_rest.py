@@ -17,6 +17,7 @@ from schemathesis.core.result import Ok
 
 from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.servers import http_server
+from tests.promises import promise
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -37,6 +38,7 @@ CHECKED = [
 ]
 
 
+@promise("5.3, fuzzing of REST", "the server keeps to its own OpenAPI document")
 def test_the_server_keeps_to_its_own_document(tmp_path: Path) -> None:
     with http_server(tmp_path / "base") as address, requests.Session() as session:
         tools = {f"/v1/tools/{each['name']}": each for each in session.get(f"{address}/v1/tools").json()["tools"]}

@@ -14,6 +14,7 @@ from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.mutated_messages import NODE, NOISE, call, mangled
 from tests.fuzz.servers import stdio_server
 from tests.mcp_client import HELLO, INITIALIZED, RawClient, check_message
+from tests.promises import promise
 
 pytestmark = pytest.mark.timeout(SECONDS_MAX)
 
@@ -21,6 +22,7 @@ LINES = st.lists(mangled() | NOISE, min_size=1, max_size=8)
 ENDINGS = st.sampled_from((b"\n", b"\n", b"\r\n", b"\n\n", b" \n"))
 
 
+@promise("5.3, fuzzing of stdio", "between mangled lines every proper request is answered under its id")
 def test_whatever_comes_in_between_proper_requests_are_answered_under_their_ids(tmp_path: Path) -> None:
     with stdio_server(tmp_path / "base") as server:
         client = RawClient(server)

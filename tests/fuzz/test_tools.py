@@ -33,6 +33,7 @@ from tallystick.state.state import State
 from tests.fuzz.arguments import Attempt, Schema, settled, told, tried
 from tests.fuzz.budget import SECONDS_MAX, tries
 from tests.fuzz.servers import check_sound
+from tests.promises import promise
 from tests.sample_memory import outcome_of, write_sample
 from tests.state.state_dump import dump_state
 from torture import writer
@@ -135,6 +136,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "_POSITION_WAIT_SECONDS", 0.0)
 
 
+@promise("5.3, fuzzing of every tool", "what a schema allows is answered as promised or refused, and the base is sound")
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("toolset", TOOLSETS)
 def test_whatever_its_schema_allows_is_answered_or_refused_on_purpose(toolset: str, tmp_path: Path) -> None:

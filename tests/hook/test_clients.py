@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from tallystick.extensions.hooks.clients import CLIENTS, KINDS, Client, Kind, read_event, render
+from tests.promises import promise
 
 TEXT = 'a "note"\nof two lines: ü 漢 </memory-notes>'
 
@@ -66,6 +67,7 @@ SCHEMAS: dict[tuple[Client, Kind], dict[str, Any] | None] = {
 }  # fmt: skip
 
 
+@promise("hook, schemas", "a client is told what its schema names and nothing else")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_client_is_told_what_its_schema_names_and_nothing_else(client: Client, kind: Kind) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.hook.memories import HOOK, SESSION, Memory, run_hook
+from tests.promises import promise
 
 SESSION_START = json.dumps({"session_id": SESSION, "hook_event_name": "SessionStart", "source": "startup"}).encode()
 
@@ -41,6 +42,7 @@ HEAVY = ("typer", "rich", "pydantic", "mcp", "mcp_types", "starlette", "uvicorn"
          "tallystick.app", "tallystick.store", "tallystick.state.state")  # fmt: skip
 
 
+@promise("hook, light", "nothing heavy is imported")
 @pytest.mark.parametrize("event", ["session-start", "before-tool", "stop"])
 def test_nothing_heavy_is_imported(told: Memory, event: str) -> None:
     told.note("one", title="One", cites=["src/cart.ts"])
@@ -57,6 +59,7 @@ def test_nothing_heavy_is_imported(told: Memory, event: str) -> None:
 # -- whatever the client says
 
 
+@promise("hook, hostile input", "hostile input is passed over")
 @pytest.mark.parametrize(
     "stdin",
     [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"session_id": ' + b"[" * 100_000, b'{"cwd": "/nowhere/at/all"}',
@@ -148,6 +151,7 @@ def _sessions_a_file(memory: Memory) -> None:
 DAMAGES = (_away, _without_log, _torn_head, _mirror_of_another_log, _settings_wrong, _sessions_a_file)
 
 
+@promise("hook, under fire", "a memory that cannot be asked is as good as none")
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("event", ["session-start", "prompt"])
 def test_a_memory_that_cannot_be_asked_is_as_good_as_none(
@@ -179,6 +183,7 @@ def test_while_somebody_locks_the_mirror_nobody_waits_for_long(told: Memory) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@promise("hook, limit", "a client that never ends its input is left")
 def test_a_client_that_never_ends_its_input_is_left(told: Memory) -> None:
     process = subprocess.Popen([*HOOK, "prompt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=told.repository)
     try:
@@ -208,6 +213,7 @@ def test_a_client_that_stopped_listening_is_no_error(told: Memory) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@promise("hook, two at once", "hooks of one session may run at once")
 def test_hooks_of_one_session_may_run_at_once(told: Memory) -> None:
     told.note("one", title="One", cites=["src/cart.ts"])
     said = json.dumps({"session_id": SESSION, "tool_input": {"file_path": "src/cart.ts"}}).encode()
@@ -232,6 +238,7 @@ def test_half_a_line_that_a_killed_hook_left_is_passed_over(told: Memory) -> Non
 # -- for people
 
 
+@promise("hook, explain", "what was said, when and why is shown")
 def test_what_was_said_when_and_why_is_shown(told: Memory) -> None:
     told.note("one", title="One", cites=["src/cart.ts"])
     said = json.dumps({"session_id": SESSION, "tool_input": {"file_path": "src/cart.ts"}}).encode()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tallystick.extensions.hooks.digest import Line, put_together
 from tallystick.extensions.hooks.quoting import END, FRAME, TAG, framed, plain, quoted, tokens
+from tests.promises import promise
 from tests.tokens import IS_INSTALLED, count_tokens
 
 
@@ -104,6 +105,7 @@ ORDINARY = (
 )  # fmt: skip
 
 
+@promise("hook, budget", "the estimate of tokens is never below what the tokenizer counts for ordinary notes")
 @pytest.mark.skipif(not IS_INSTALLED, reason="the tokenizer is installed by make test")
 def test_the_estimate_is_never_below_what_the_tokenizer_counts_for_ordinary_notes() -> None:
     counted = count_tokens(ORDINARY)

@@ -13,6 +13,7 @@ import pytest
 from tallystick.server.oauth.introspection import Client
 from tests.identity.provider import CLIENT, INSTALLED, obtain, provider, revoke
 from tests.identity.test_login import ask, serving
+from tests.promises import promise
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm packages not installed: run make test")
 
@@ -26,6 +27,7 @@ def told(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, said.get("error") or said["said"]
 
 
+@promise("FR-003, introspection", "an opaque token is taken at its issuer's word")
 async def test_an_opaque_token_is_taken_at_its_issuers_word() -> None:
     with provider(tokens="opaque") as issuer:
         async with serving(issuer, **ASKING) as server:
@@ -34,6 +36,7 @@ async def test_an_opaque_token_is_taken_at_its_issuers_word() -> None:
             assert told(await ask(server.url, bob["access_token"])) == (200, "bob in acme")
 
 
+@promise("attack: opaque tokens", "what a real provider says of one is checked like claims")
 async def test_what_opaque_tokens_are_for_counts_as_with_any_other() -> None:
     with provider(tokens="opaque") as issuer:
         async with serving(issuer, **ASKING) as server:
@@ -60,6 +63,7 @@ async def test_what_opaque_tokens_are_for_counts_as_with_any_other() -> None:
     }
 
 
+@promise("attack: revoked tokens", "a revoked token is refused once the provider's word is old")
 @pytest.mark.parametrize("tokens", ["jwt", "opaque"])
 async def test_a_revoked_token_is_refused_once_the_issuers_word_is_old(tokens: Format) -> None:
     with provider(tokens=tokens) as issuer:
@@ -83,6 +87,7 @@ async def test_without_introspection_a_revoked_signed_token_serves_on() -> None:
             assert told(await ask(server.url, alice["access_token"])) == (200, "alice in default")
 
 
+@promise("attack: an issuer that goes away", "nobody new is let in on its word until it is back")
 @pytest.mark.parametrize("tokens", ["jwt", "opaque"])
 async def test_while_the_issuer_is_away_nobody_new_is_let_in_and_then_all_is_well_again(tokens: Format) -> None:
     async with AsyncExitStack() as servers:

@@ -24,6 +24,7 @@ from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import build_admission
 from tests.identity.provider import CALLBACK, INSTALLED, log_in, obtain, provider, register
 from tests.nats_cluster import free_ports
+from tests.promises import promise
 from tests.server.sample import offer
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="npm packages not installed: run make test")
@@ -139,6 +140,7 @@ async def ask(url: str, token: str) -> httpx2.Response:
         return await http.post(f"{url}/v1/tools/sample.whoami", json={}, headers={"authorization": f"Bearer {token}"})
 
 
+@promise("FR-003, login", "the SDK's client logs in by itself")
 async def test_the_sdks_client_logs_in_by_itself_and_is_known_by_its_name(issuer: str) -> None:
     alice, bob = Person("alice"), Person("bob")
     async with serving(issuer) as server:
@@ -174,6 +176,7 @@ async def test_an_expired_token_is_told_so_and_refreshed_without_a_login(issuer:
     assert alice.logins == 1
 
 
+@promise("attack: what was signed for others", "a real provider's id tokens and tokens for others open nothing")
 async def test_what_the_provider_signs_for_others_or_other_ends_opens_nothing(issuer: str) -> None:
     async with serving(issuer) as server:
         own = await obtain(issuer, "alice", scope="openid memory", resource=server.mcp)
@@ -207,6 +210,7 @@ async def test_a_client_that_is_told_of_a_missing_scope_asks_for_it(issuer: str)
     assert alice.logins == 2
 
 
+@promise("attack: a JWKS that goes away", "keys serve on for a while, then nobody is judged, then new ones are found")
 async def test_keys_outlive_their_issuer_for_a_while_and_new_ones_are_found() -> None:
     async with AsyncExitStack() as servers:
         with provider() as issuer:

@@ -19,6 +19,7 @@ from tallystick.server.schemas import input_schema
 from tallystick.toolsets.operation_arguments import OperationArguments, unused_by
 from tests.command_line import commits_in
 from tests.multi_tenant import bytes_of
+from tests.promises import promise
 from tests.sample_memory import SECRET, outcome_of, sample_ids, told
 
 ACME = Principal(actor="alice", tenant="acme", roles=("admin",), trusted=False)
@@ -35,6 +36,7 @@ async def house(base: Path) -> AsyncIterator[Offer]:
         yield offer
 
 
+@promise("attack: mass assignment", "every tool refuses by name what it does not take")
 @pytest.mark.parametrize("entry", EVERY_TOOL, ids=lambda entry: entry.dotted)
 async def test_no_tool_takes_what_it_does_not_ask_for(entry: OfferedTool) -> None:
     assert not set(NOBODY_ASKED_FOR) & input_schema(entry.tool)["properties"].keys()
@@ -44,6 +46,7 @@ async def test_no_tool_takes_what_it_does_not_ask_for(entry: OfferedTool) -> Non
     assert {f"field '{name}' is not allowed" for name in NOBODY_ASKED_FOR} <= set(outcome.problems)
 
 
+@promise("attack: another's name", "an actor argument that differs from the token is refused, wherever there is one")
 async def test_nobody_writes_under_a_name_that_the_token_does_not_prove(tmp_path: Path) -> None:
     names = ("actor", "actor_id", "agent", "agent_identity", "author", "user")
     writers = [each for each in EVERY_TOOL if not each.tool.reads_only]
@@ -61,6 +64,7 @@ async def test_nobody_writes_under_a_name_that_the_token_does_not_prove(tmp_path
     assert commit.actor == "mallory"
 
 
+@promise("attack: another tenant's ids", "in every tool they bring nothing back and change nothing")
 async def test_another_tenants_ids_bring_nothing_back_in_any_tool(tmp_path: Path) -> None:
     reached: set[str] = set()
     async with house(tmp_path) as offer:

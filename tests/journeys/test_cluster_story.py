@@ -19,6 +19,7 @@ from tests.files_with import files_with
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import HELLO, INITIALIZED, ServerProcess, call, start_http, stopping
 from tests.nats_cluster import Cluster, running
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 STREAM = "tally-0"
@@ -58,6 +59,7 @@ async def keep_writing(client: Client, writer: str, is_over: asyncio.Event) -> l
     return acknowledged
 
 
+@promise("§5.2, several machines", "three machines with one stream are one memory, and killed leaders lose nothing")
 async def test_nothing_that_was_acknowledged_is_lost_when_leaders_are_killed_under_three_machines(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -105,6 +107,7 @@ async def reach(client: Client, wanted: int) -> None:
         pass
 
 
+@promise("§5.2, claims", "a task is handed out once, whatever machine is asked")
 async def test_each_task_goes_to_one_agent_whatever_machine_it_asks(cluster: Cluster, tmp_path: Path) -> None:
     given: dict[str, Any] = {**environ(cluster, "tally-work")}
     async with (
@@ -136,6 +139,7 @@ async def claim_all(agent: Worker) -> list[str]:
         mine += [each["node"]["id"] for each in found]
 
 
+@promise("§5.2, contents", "a large content is on every machine, and leaves each when it is redacted")
 async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_it_is_redacted(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -158,6 +162,7 @@ async def test_a_large_content_is_read_on_every_machine_and_gone_from_each_when_
         assert CommandLine(base).run("verify", "--json").json["sound"] is True
 
 
+@promise("§5.2, sessions", "a session never reads behind what it wrote, whatever machine answers")
 def test_a_session_reads_what_it_wrote_on_whatever_machine_it_is_served_next(cluster: Cluster, tmp_path: Path) -> None:
     given = environ(cluster, "tally-sessions")
     with (
@@ -174,6 +179,7 @@ def test_a_session_reads_what_it_wrote_on_whatever_machine_it_is_served_next(clu
             assert "error" not in told
 
 
+@promise("§5.2, sessions at home", "a session that goes back to a machine which missed what it wrote is told so")
 def test_a_session_that_goes_back_to_a_machine_which_hears_nothing_is_told_how_old_its_answers_are(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -250,6 +256,7 @@ def ask(url: str, message: dict[str, Any], session: str | None = None) -> tuple[
         return answer.headers["mcp-session-id"], json.loads(said) if said else None
 
 
+@promise("§5.4, cut off", "a machine that is cut off reads on and says how old it is")
 async def test_what_is_read_while_the_servers_are_away_says_how_old_it_may_be(tmp_path: Path) -> None:
     with running(tmp_path / "nats") as servers:
         given = environ(servers) | {"TALLYSTICK_LOG_REPLICAS": "1"}

@@ -11,6 +11,7 @@ from tests.command_line import CommandLine, CommandResult
 from tests.files_with import files_with
 from tests.mcp_client import call, connect
 from tests.projections.openlineage_schemas import faults_of
+from tests.promises import promise
 
 
 async def run(base: Path, *words: object) -> CommandResult:
@@ -24,6 +25,7 @@ async def write(client: Any, node_id: str, kind: str, run_id: str | None = None,
     return await call(client, "memory.write", op="UPSERT_NODE", node=node, **context)
 
 
+@promise("FR-005, for real", "an auditor gets the history, and a feed of everything, in a form that other tools read")
 async def test_an_auditor_gets_the_history_in_a_form_that_other_tools_read(tmp_path: Path) -> None:
     base, feed = tmp_path / "memory", tmp_path / "lineage.jsonl"
     async with connect(base, transport="http", agent="onboarding_agent") as client:
@@ -40,6 +42,7 @@ async def test_an_auditor_gets_the_history_in_a_form_that_other_tools_read(tmp_p
     assert fed[0]["run"]["facets"]["tallystick_commit"]["run_id"] == "run_20250101_001"
 
 
+@promise("quarantine, for real", "what a bad agent wrote is recalled, and readers are told")
 async def test_what_a_bad_agent_wrote_is_recalled_and_readers_are_told(tmp_path: Path) -> None:
     base = tmp_path / "memory"
     async with connect(base, agent="crawler") as crawler:
@@ -58,6 +61,7 @@ async def test_what_a_bad_agent_wrote_is_recalled_and_readers_are_told(tmp_path:
         assert "untrusted" not in (await call(writer, "memory.read", entity_id="report_1"))["entity"]
 
 
+@promise("6.1, erasure everywhere", "a person is forgotten and the chain still proves everything else")
 async def test_a_person_is_forgotten_and_the_chain_still_proves_everything_else(tmp_path: Path) -> None:
     base, report = tmp_path / "memory", tmp_path / "request-17.json"
     async with connect(base, transport="http") as client:

@@ -10,6 +10,7 @@ import pytest
 from mcp.client import Client
 
 from tests.mcp_client import TRANSPORTS, call, connect, refused
+from tests.promises import promise
 
 REDACT = {"op": "REDACT_NODE", "node_id": "ann", "reason": "she asked to", "redacted_fields": ["attrs.email"]}
 ASKING = [("stdio", "legacy"), ("stdio", "auto"), ("http", "auto")]
@@ -36,6 +37,7 @@ async def known(client: Client) -> Any:
     return (await call(client, "memory.read", entity_id="ann"))["entity"]["attrs"]
 
 
+@promise("elicitation", "a person who agrees was told what will be erased, and no values")
 @pytest.mark.parametrize(("transport", "mode"), ASKING)
 async def test_a_person_who_agrees_was_told_what_will_be_erased(transport: str, mode: str, tmp_path: Path) -> None:
     person = Person("accept", confirm=True)
@@ -49,6 +51,7 @@ async def test_a_person_who_agrees_was_told_what_will_be_erased(transport: str, 
         assert (await known(client))["email"] != "ann@two.example"
 
 
+@promise("elicitation, declined", "without a yes nothing is written")
 @pytest.mark.parametrize(
     "person",
     [Person("decline"), Person("cancel"), Person("accept"), Person("accept", confirm=False), Person("accept", other=1)],
@@ -68,6 +71,7 @@ async def test_without_a_yes_nothing_is_written(transport: str, mode: str, perso
         assert (await known(client))["email"] == "ann@two.example"
 
 
+@promise("elicitation, cannot ask", "a client that cannot ask redacts as ever")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_client_that_cannot_ask_redacts_as_ever(transport: str, mode: str, tmp_path: Path) -> None:
@@ -77,6 +81,7 @@ async def test_a_client_that_cannot_ask_redacts_as_ever(transport: str, mode: st
         assert (await known(client))["email"] != "ann@two.example"
 
 
+@promise("elicitation, off", "for agents that work alone it is turned off")
 @pytest.mark.parametrize(("transport", "mode"), ASKING)
 async def test_for_agents_that_work_alone_it_is_turned_off(transport: str, mode: str, tmp_path: Path) -> None:
     person = Person("decline")
@@ -106,6 +111,7 @@ async def test_what_would_be_refused_is_refused_without_a_question(tmp_path: Pat
         assert person.asked == []
 
 
+@promise("elicitation, what was shown", "what was agreed to is what was shown")
 async def test_what_was_agreed_to_is_what_was_shown(tmp_path: Path) -> None:
     """A yes to other words, or to an older state, is answered by the question as it is now."""
 

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.mcp_client import start_http
+from tests.promises import promise
 
 
 def alter(base: Path, old: bytes, new: bytes) -> None:
@@ -48,6 +49,7 @@ def node(node_id: str, **attrs: Any) -> dict[str, Any]:
     return {"op": "UPSERT_NODE", "node": {"id": node_id, "type": "person", "attrs": attrs}}
 
 
+@promise("L4, read", "what the disk altered is served to nobody, by a running server or one begun from a snapshot")
 @pytest.mark.parametrize("began", ["it was running", "it was started from a snapshot"])
 def test_what_the_disk_altered_is_served_to_nobody_and_all_else_is(began: str, tmp_path: Path) -> None:
     base = tmp_path / "base"

@@ -15,6 +15,7 @@ from tallystick import app, config
 from tallystick.operations.catch_up import catch_up
 from tallystick.operations.doctor import examine
 from tests.mcp_client import call, connect, refused
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ async def test_an_edit_made_while_nobody_served_is_adopted_at_the_next_start(bas
         assert (await call(client, "get_node_content", node_id=node_id))["content"] == "written at night\n"
 
 
+@promise("M24, repair", "where nobody adopts edits a file that differs is put right at the start")
 async def test_where_edits_are_not_adopted_a_file_that_differs_is_put_right_at_the_start(base: Path) -> None:
     async with agent_at(base) as client:
         node_id = await _project(client)
@@ -86,6 +88,7 @@ async def test_an_agent_edits_a_content_as_a_file_and_keeps_notes_beside_it(base
     assert not (base / "notes").exists()
 
 
+@promise("files, settings", "nothing that settings name is in reach of an agent, wherever it lies")
 async def test_nothing_that_settings_name_is_in_reach_of_an_agent(base: Path) -> None:
     (base / "conf" / "rules").mkdir(parents=True)
     rules = base / "conf" / "rules" / "all.rego"

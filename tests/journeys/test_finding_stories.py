@@ -11,6 +11,7 @@ from mcp.client import Client
 
 from bench.questions import QUESTIONS, write
 from tests.mcp_client import TRANSPORTS, call, connect
+from tests.promises import promise
 
 
 async def written(base: Path) -> None:
@@ -32,6 +33,7 @@ async def chosen_tool(client: Client) -> str:
     return takes_words[0]
 
 
+@promise("X23", "words find things in every vocabulary, by one call")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_ten_questions_in_other_words_are_answered_by_one_call_each(tmp_path: Path, transport: str) -> None:
     await written(tmp_path)

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from tests.command_line import CommandLine
 from tests.extensions.importers.imports import count, imported, json_lines, written
+from tests.promises import promise
 
 FACTS = 6_000
 SLICE = 1_000
 """Items that are written at once."""
 
 
+@promise("import-killed", "an import that is killed goes on at the next run, and everything is there once")
 def test_an_import_that_is_killed_goes_on_and_everything_is_there_once(tmp_path: Path) -> None:
     entities = [
         {

@@ -9,11 +9,13 @@ from mcp.client import Client
 
 from tallystick.log.proof import prove
 from tests.mcp_client import call, connect, serving_http, start_http
+from tests.promises import promise
 
 LIVES = 4
 AGENTS = 8
 
 
+@promise("durability, kill", "what was acknowledged before a SIGKILL is found after it, by a client")
 async def test_whatever_was_acknowledged_before_a_kill_is_found_after_it(tmp_path: Path) -> None:
     """One server is killed again and again under load; a second one on the same base lives on beside it."""
     kept: set[str] = set()

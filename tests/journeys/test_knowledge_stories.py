@@ -13,6 +13,7 @@ import pytest
 from tallystick.log.proof import prove
 from tests.journeys.knowledge_client import developer
 from tests.mcp_client import kill_server
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE, CART = "src/checkout/page.ts", "src/checkout/cart.ts"
@@ -29,6 +30,7 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
+@promise("knowledge, journey", "discovery, planning and execution over MCP in a git repository")
 async def test_what_one_agent_learned_reaches_the_next_with_the_task_and_stays_true(
     base: Path, checkout: Checkout
 ) -> None:
@@ -77,6 +79,7 @@ async def test_what_one_agent_learned_reaches_the_next_with_the_task_and_stays_t
         assert after["knowledge"].endswith("The page is loaded lazily")
 
 
+@promise("knowledge, journey with tasks", "includeGraphContext and graphHints over MCP")
 async def test_tasks_carry_the_knowledge_of_their_files_and_hint_at_it_when_they_close(
     base: Path, checkout: Checkout
 ) -> None:
@@ -99,6 +102,7 @@ async def test_tasks_carry_the_knowledge_of_their_files_and_hint_at_it_when_they
         assert [each["id"] for each in done["graphHints"]["atoms"]] == [atom["id"]]
 
 
+@promise("knowledge, journey of racers", "of two servers on one version one is told CONFLICT and the current one")
 async def test_of_two_processes_on_one_version_one_succeeds_and_one_is_told_the_current_one(
     base: Path, checkout: Checkout
 ) -> None:
@@ -126,6 +130,7 @@ async def test_of_two_processes_on_one_version_one_succeeds_and_one_is_told_the_
                 assert (seen["version"], seen["knowledge"]) == (version + 1, won["data"]["atom"]["knowledge"])
 
 
+@promise("knowledge, journey past a kill", "what was acknowledged before a kill is known after it")
 async def test_after_a_kill_another_agent_knows_what_was_acknowledged_and_goes_on(
     base: Path, checkout: Checkout
 ) -> None:
@@ -150,6 +155,7 @@ async def test_after_a_kill_another_agent_knows_what_was_acknowledged_and_goes_o
     assert prove(base / "_system").sound
 
 
+@promise("stale_makes_work, processes", "several processes that notice it add one node")
 async def test_stale_knowledge_becomes_work_once_and_is_pinned_when_that_is_done(
     base: Path, checkout: Checkout
 ) -> None:
@@ -173,6 +179,7 @@ async def test_stale_knowledge_becomes_work_once_and_is_pinned_when_that_is_done
             assert (known["fresh"], known["changedFiles"]) == (True, [])
 
 
+@promise("stale_makes_work, command", "the command that lists the stale makes work of them too")
 async def test_the_command_that_lists_stale_knowledge_makes_work_of_it_too(
     base: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

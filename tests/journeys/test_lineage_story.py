@@ -16,6 +16,7 @@ from tests.command_line import CommandLine
 from tests.journeys.test_team_story import AUDIENCE, Team, free_port, issuing
 from tests.mcp_client import serving_http, start_http
 from tests.projections.test_openlineage import Endpoint, endpoint
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -63,6 +64,8 @@ def wait_for_all(there: Endpoint, wanted: list[dict[str, Any]]) -> None:
         there.came.wait_for(lambda: len(once(there.bodies)) >= len(wanted))
 
 
+@promise("TC-005-02, consumer", "a consumer that checks every event by the official schemas takes all that are sent")
+@promise("FR-005, feed", "a server hands lineage on by itself; killed in between it loses no event")
 async def test_a_server_that_is_killed_loses_no_event_and_none_changes(base: Path, tmp_path: Path) -> None:
     with endpoint() as there:
         settle(base, lineage_to=there.address)
@@ -86,6 +89,7 @@ async def test_a_server_that_is_killed_loses_no_event_and_none_changes(base: Pat
         assert len(told) == len(wanted)
 
 
+@promise("FR-005, feed, endpoint away", "nobody waits for an endpoint that is away, and doctor tells")
 async def test_nobody_waits_for_an_endpoint_that_is_away_and_doctor_tells(base: Path, tmp_path: Path) -> None:
     with endpoint() as gone:
         port = int(gone.address.split(":")[2].split("/")[0])

@@ -10,6 +10,7 @@ import pytest
 
 from tests.files_with import files_with
 from tests.mcp_client import TRANSPORTS, call, connect, refused, serving_http
+from tests.promises import promise
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -20,6 +21,7 @@ PLAN: dict[str, Any] = {
 }
 
 
+@promise("scenario 1, for real", "a plan outlives the process that wrote it and is explained to another agent")
 @over_each_transport
 async def test_a_plan_is_remembered_recalled_explained_and_survives_a_restart(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport, agent="planner_agent") as planner:
@@ -44,6 +46,7 @@ async def test_a_plan_is_remembered_recalled_explained_and_survives_a_restart(tr
         assert story["lineage"][1]["changes"] == {"attrs.done": True}
 
 
+@promise("TC-001-02, for real", "a client is told -32602 and the field, and the server goes on")
 @over_each_transport
 async def test_a_mistaken_call_is_told_every_fault_and_the_server_goes_on(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport) as client:
@@ -63,6 +66,7 @@ async def test_a_mistaken_call_is_told_every_fault_and_the_server_goes_on(transp
         assert (await call(client, "memory.write", op="UPSERT_NODE", node=PLAN))["lamport"] == 1
 
 
+@promise("scenario 4, for real", "a walk through a real client finds the paths of the acceptance criterion")
 @over_each_transport
 async def test_coauthors_are_found_by_walking_two_edges(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport) as client:
@@ -85,6 +89,7 @@ async def test_coauthors_are_found_by_walking_two_edges(transport: str, tmp_path
         ]
 
 
+@promise("6.1, erasure for real", "what is redacted is in no answer and in no file")
 @over_each_transport
 async def test_what_is_redacted_is_gone_from_answers_history_and_disk(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport) as client:
@@ -108,6 +113,7 @@ async def test_what_is_redacted_is_gone_from_answers_history_and_disk(transport:
     assert files_with(b".example", tmp_path) == []
 
 
+@promise("M23", "agents in five processes share one memory")
 async def test_agents_in_five_processes_share_one_memory(tmp_path: Path) -> None:
     async def work(number: int) -> None:
         async with connect(tmp_path, agent=f"agent_{number}") as client:
@@ -122,6 +128,7 @@ async def test_agents_in_five_processes_share_one_memory(tmp_path: Path) -> None
         assert found["position"] == 50
 
 
+@promise("L62", "a reader in another process sees what was acknowledged")
 async def test_a_reader_asks_for_what_is_new_and_is_told_when_nothing_is(tmp_path: Path) -> None:
     async with connect(tmp_path) as writer, connect(tmp_path, transport="http") as reader:
         written = await call(writer, "memory.write", op="UPSERT_NODE", node=PLAN)

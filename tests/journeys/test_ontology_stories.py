@@ -19,6 +19,7 @@ from mcp.client import Client
 
 from tests.conftest import mounted_small
 from tests.mcp_client import TRANSPORTS, call, connect, refused, serving_http, start_http
+from tests.promises import promise
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -154,6 +155,7 @@ UNREAD: dict[str, dict[str, Any]] = {
 }
 
 
+@promise("M40, stdio", "whatever create_node takes comes through stdio")
 async def test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled(base: Path) -> None:
     with (base / "tallystick.toml").open("a") as settings:
         settings.write("content_bytes_max = 3000\nbody_bytes_max = 2048\n")
@@ -167,6 +169,7 @@ async def test_content_up_to_its_limit_comes_through_stdio_however_it_is_spelled
         assert too_much["code"] == "INVALID_ARGUMENT"
 
 
+@promise("L23, id, for real", "a real client hears of every call that was refused unread")
 @pytest.mark.parametrize("arguments", UNREAD.values(), ids=UNREAD)
 async def test_a_call_that_is_refused_unread_is_answered(base: Path, arguments: dict[str, Any]) -> None:
     with (base / "tallystick.toml").open("a") as settings:
@@ -181,6 +184,10 @@ async def test_a_call_that_is_refused_unread_is_answered(base: Path, arguments: 
 # -- scenarios
 
 
+@promise("typed scenario 1", "a project and its next action are kept, found, and lie in files a person can open")
+@promise("AC1, restart", "nodes are there after a restart")
+@promise("AC2, restart", "connections are there after a restart")
+@promise("AC20", "changes are in the registry when the answer comes")
 @over_each_transport
 async def test_scenario_1_a_project_with_its_next_action_is_kept_and_can_be_opened(transport: str, base: Path) -> None:
     async with connect(base, transport=transport) as client:
@@ -203,6 +210,9 @@ async def test_scenario_1_a_project_with_its_next_action_is_kept_and_can_be_open
         assert (found["type"], found["properties"]) == ("Project", {"status": "active"})
 
 
+@promise("typed scenario 2", "a connection between the wrong types is refused in the exact words and leaves no trace")
+@promise("AC19, validation", "a refused connection is nowhere")
+@promise("M34", "an error is a result with its code, as object and as text")
 async def test_scenario_2_an_invalid_topology_is_refused_and_changes_nothing(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -220,6 +230,9 @@ async def test_scenario_2_an_invalid_topology_is_refused_and_changes_nothing(bas
         assert await published(base, nodes={project, person}) == before
 
 
+@promise("typed scenario 3", "deleting a node removes its connections and files and nothing else")
+@promise("AC19, deletion", "registry entry and file go together")
+@promise("M13", "the file of a deleted connection goes too")
 async def test_scenario_3_a_deleted_node_takes_its_connections_and_files_along(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -240,6 +253,7 @@ async def test_scenario_3_a_deleted_node_takes_its_connections_and_files_along(b
     assert files_say(base) == before
 
 
+@promise("typed scenario 4", "nodes are found by all the properties asked for, whatever else they have")
 async def test_scenario_4_nodes_are_found_by_all_their_properties(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -251,6 +265,7 @@ async def test_scenario_4_nodes_are_found_by_all_their_properties(base: Path) ->
         assert await call(client, "query_nodes", **asked) == {"node_ids": [first, last]}
 
 
+@promise("typed scenario 5", "a connection without a required property is refused in the exact words")
 async def test_scenario_5_required_properties_are_enforced(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -264,6 +279,7 @@ async def test_scenario_5_required_properties_are_enforced(base: Path) -> None:
         assert await call(client, "query_connections", type="WaitingFor") == {"connection_ids": []}
 
 
+@promise("typed scenario 6", "contents are searched in any case, by type and up to a limit")
 async def test_scenario_6_contents_are_searched(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -293,6 +309,7 @@ async def filled(client: Client) -> None:
     await call(client, "delete_node", node_id=await make(client, "Person", "gone"))
 
 
+@promise("M37, typed", "every view can be deleted and comes back")
 async def test_every_view_can_be_deleted_and_comes_back(base: Path) -> None:
     async with connect(base) as client:
         await filled(client)
@@ -311,6 +328,7 @@ async def test_every_view_can_be_deleted_and_comes_back(base: Path) -> None:
     assert {path: path.read_bytes() for path in published} == published
 
 
+@promise("AC20, kill", "what was acknowledged survives kill -9, with its files")
 async def test_whatever_was_acknowledged_before_a_kill_is_there_with_its_files(base: Path) -> None:
     server = start_http(base)
     acknowledged: dict[str, str] = {}
@@ -341,6 +359,8 @@ async def test_whatever_was_acknowledged_before_a_kill_is_there_with_its_files(b
     assert files_say(base) == after
 
 
+@promise("AC11", "after refusals, parallel work and restarts the registry says what the tools say")
+@promise("AC20, parallel", "parallel calls corrupt nothing")
 async def test_parallel_calls_of_one_connection_all_count(base: Path) -> None:
     async with connect(base) as client:
         answers = await asyncio.gather(*(client.call_tool("create_ontology", ONTOLOGY) for _ in range(3)))
@@ -359,6 +379,7 @@ async def test_parallel_calls_of_one_connection_all_count(base: Path) -> None:
     assert files_say(base) == after
 
 
+@promise("M23, typed", "two processes share one typed memory and its files")
 async def test_two_processes_share_one_memory_and_its_files(base: Path) -> None:
     async with connect(base) as one, connect(base) as two:
         answers = await asyncio.gather(*(each.call_tool("create_ontology", ONTOLOGY) for each in (one, two)))
@@ -395,6 +416,8 @@ def everything(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
+@promise("AC11, failures", "a failed write leaves nothing in the registry")
+@promise("M24", "a full disk refuses the content and nothing is appended")
 async def test_a_full_disk_refuses_the_content_and_leaves_no_trace(base: Path, small_disk: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -424,6 +447,7 @@ async def test_a_full_disk_refuses_the_content_and_leaves_no_trace(base: Path, s
     assert files_say(base) == after
 
 
+@promise("M25", "a file that cannot be removed does not keep its node")
 async def test_a_read_only_disk_refuses_contents_and_deletions_of_files_are_made_up_for(
     base: Path, small_disk: Path
 ) -> None:
@@ -445,6 +469,7 @@ async def test_a_read_only_disk_refuses_contents_and_deletions_of_files_are_made
 # -- people
 
 
+@promise("hand edits", "a person corrects a memory with an editor")
 async def test_a_person_corrects_a_memory_with_an_editor(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)
@@ -471,6 +496,7 @@ async def test_a_person_starts_with_a_preset_and_an_agent_goes_on(base: Path) ->
     assert "Task, State, Context, UNSPECIFIED" in tally()
 
 
+@promise("schema, for real", "memory.write keeps to the ontology")
 async def test_a_typed_node_is_checked_whoever_writes_it(base: Path) -> None:
     async with connect(base) as client:
         await call(client, "create_ontology", **ONTOLOGY)

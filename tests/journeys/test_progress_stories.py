@@ -17,6 +17,7 @@ from tallystick import app
 from tallystick.config import load
 from tests import timeouts
 from tests.mcp_client import TRANSPORTS, ServerProcess, call, connect, serving_http
+from tests.promises import promise
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 DOORS = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -38,6 +39,7 @@ def node(name: str) -> dict[str, Any]:
     return {"op": "UPSERT_NODE", "node": {"id": name, "type": "note", "attrs": {}}}
 
 
+@promise("progress", "a write that has to wait says so and is done, both doors, both eras")
 @ERAS
 @DOORS
 async def test_a_write_that_has_to_wait_says_so_and_is_done(transport: str, mode: str, tmp_path: Path) -> None:
@@ -75,6 +77,7 @@ async def test_a_quick_call_says_nothing_before_its_answer(transport: str, mode:
         assert told == []
 
 
+@promise("cancellation", "a write that is cancelled while it waits is not written")
 @ERAS
 @DOORS
 async def test_a_write_that_is_cancelled_while_it_waits_is_not_written(
@@ -119,6 +122,7 @@ async def _heard(client: Client, server: ServerProcess | None) -> None:
             pass
 
 
+@promise("cancellation, whole", "whenever a write is cancelled it is written whole or not at all")
 @ERAS
 @DOORS
 async def test_whenever_a_write_is_cancelled_it_is_written_whole_or_not_at_all(

@@ -19,6 +19,7 @@ from tests.foreign.test_tlog import BIN, asked
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import call, connect, refused
 from tests.operations.test_receipts import dsse_accepts, in_toto_accepts
+from tests.promises import promise
 from tests.signed_memory import KEY, ORIGIN
 
 COMMIT = "4f2c9d" + "0" * 34
@@ -55,6 +56,7 @@ def standalone(*words: object) -> bool:
     return ran.returncode == 0
 
 
+@promise("receipt, agents", "an agent hands over that it is done, and strangers believe it")
 async def test_an_agent_hands_over_that_it_is_done_and_strangers_believe_it(tmp_path: Path) -> None:
     base, stranger = tmp_path / "base", tmp_path / "stranger"
     stranger.mkdir()
@@ -93,6 +95,7 @@ async def test_an_agent_hands_over_that_it_is_done_and_strangers_believe_it(tmp_
         assert asked("verify-checkpoint", "--vkey-file", vkey, "--note", stranger / "note")
 
 
+@promise("receipt, files", "with a directory for receipts an agent is told of two files")
 async def test_with_a_directory_for_receipts_an_agent_is_told_of_two_files(tmp_path: Path) -> None:
     directory = tmp_path / "receipts"
     async with signing(tmp_path / "base", tmp_path / "vkey", str(directory)) as ann:
@@ -112,6 +115,7 @@ async def test_with_a_directory_for_receipts_an_agent_is_told_of_two_files(tmp_p
         assert checked.code == 0
 
 
+@promise("receipt, none", "a receipt that could not be is refused before anything is written")
 async def test_a_receipt_that_could_not_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     base = tmp_path / "base"
     async with worker(base, toolsets="work,memory") as ann:
@@ -136,6 +140,7 @@ async def test_a_receipt_that_could_not_be_is_refused_before_anything_is_written
     assert len(commits_in(base / "_system" / "log")) == written
 
 
+@promise("receipt, tenants", "every tenant signs as its own log")
 @pytest.mark.parametrize("tenant", ["default", "acme"])
 async def test_over_http_the_receipt_is_in_the_answer_and_every_tenant_signs_as_its_own(
     tmp_path: Path, tenant: str

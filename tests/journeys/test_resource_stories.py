@@ -27,6 +27,7 @@ from tests.mcp_client import (
     start_server,
     stopping,
 )  # fmt: skip
+from tests.promises import promise
 
 ERAS = ("legacy", "auto")
 """The handshake, and the era in which each request speaks for itself."""
@@ -53,6 +54,7 @@ def text_of(read: types.ReadResourceResult) -> dict[str, Any]:
     return json.loads(content.text)  # type: ignore[no-any-return]
 
 
+@promise("prompts, resources, completions", "SDK clients list, get, read and complete over stdio and HTTP in both eras")
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_client_lists_reads_and_completes(transport: str, mode: str, tmp_path: Path) -> None:
@@ -116,6 +118,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@promise("resources, hostile", "hostile addresses name nothing")
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_hostile_addresses_name_nothing(transport: str, mode: str, tmp_path: Path) -> None:
@@ -172,6 +175,7 @@ async def write(client: Client, name: str, **attrs: Any) -> None:
     await call(client, "memory.write", op="UPSERT_NODE", node={"id": name, "type": "note", "attrs": attrs})
 
 
+@promise("resources, updated", "a change by another process is told, over stdio and HTTP")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_who_listens_is_told_of_changes_by_another_process(transport: str, tmp_path: Path) -> None:
     uris = ["tallystick://entity/a%20b", "tallystick://work/shop", "tallystick://knowledge/src/a.py"]
@@ -196,6 +200,7 @@ async def test_who_listens_is_told_of_changes_by_another_process(transport: str,
             assert heard.empty()
 
 
+@promise("resources, list changed", "who listens to the list is told when it is another")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_who_listens_to_the_list_is_told_when_it_is_another(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path) as other, connect(tmp_path, transport=transport) as client:
@@ -216,6 +221,7 @@ async def subscribe(client: Client, uri: str) -> None:
     await client.session.send_request(request, types.EmptyResult)
 
 
+@promise("resources, handshake", "in the handshake era a client on stdio subscribes and is told")
 async def test_in_the_handshake_era_a_client_on_stdio_subscribes_and_is_told(tmp_path: Path) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
@@ -246,6 +252,7 @@ async def test_in_the_handshake_era_a_client_on_stdio_subscribes_and_is_told(tmp
             await subscribe(client, "file:///etc/passwd")
 
 
+@promise("resources, truthful", "where there is no stream none is promised")
 async def test_in_the_handshake_era_over_http_there_is_no_stream_and_nothing_is_promised(tmp_path: Path) -> None:
     async with connect(tmp_path, mode="legacy", transport="http") as client:
         assert client.server_capabilities.resources == types.ResourcesCapability(subscribe=False, list_changed=False)
@@ -253,6 +260,7 @@ async def test_in_the_handshake_era_over_http_there_is_no_stream_and_nothing_is_
             await subscribe(client, "tallystick://entity/a")
 
 
+@promise("resources, killed writer", "a change by a process that was killed is told")
 async def test_a_writer_that_is_killed_and_one_that_comes_after_it_are_both_heard(tmp_path: Path) -> None:
     uri = "tallystick://entity/a"
     async with connect(tmp_path) as client, told(client, uri) as heard:
@@ -293,6 +301,7 @@ asyncio.run(main())
 """
 
 
+@promise("resources, bounded", "nobody subscribes to more than is allowed")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_nobody_subscribes_to_more_than_is_allowed(transport: str, tmp_path: Path) -> None:
     async with connect(tmp_path, transport=transport) as client:

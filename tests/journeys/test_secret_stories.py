@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.mcp_client import call, connect, refused
+from tests.promises import promise
 
 pytestmark = pytest.mark.anyio
 SECRET = "ghp" + "_" + "a1B2c3D4e5F6g7H8i9J0" * 2
 
 
+@promise("§5.3, secrets", "no vocabulary writes a key down, and its caller is told what and where")
 async def test_no_vocabulary_writes_a_key_down_and_its_caller_is_told_what_and_where(tmp_path: Path) -> None:
     told = []
     async with connect(tmp_path, "--toolsets", "all", environ={"TALLYSTICK_SECRETS": "refuse"}) as client:

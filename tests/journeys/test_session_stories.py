@@ -15,6 +15,7 @@ from mcp_types import Implementation
 
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import call, serving_http, start_http
+from tests.promises import promise
 
 Said = dict[str, Any]
 WORK = ("--toolsets", "work")
@@ -46,6 +47,7 @@ def ids(given: list[Said]) -> list[str]:
     return sorted(each["node"]["id"] for each in given)
 
 
+@promise("X7, stdio", "two agents of one name over stdio never get the same task")
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_over_stdio_each_of_sixty_tasks_goes_to_one_of_two_agents_of_one_name(tmp_path: Path, mode: str) -> None:
     async with worker(tmp_path, None, mode=mode) as one, worker(tmp_path, None, mode=mode) as two:
@@ -55,6 +57,7 @@ async def test_over_stdio_each_of_sixty_tasks_goes_to_one_of_two_agents_of_one_n
         assert sorted(shares[0] + shares[1]) == tasks
 
 
+@promise("X7, kill", "what a killed agent had is free at once")
 async def test_what_a_killed_agent_had_is_free_at_once(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         two = await stack.enter_async_context(worker(tmp_path, None))
@@ -94,6 +97,7 @@ async def test_what_an_agent_had_is_free_when_its_input_ends(tmp_path: Path) -> 
         assert ids(await taken_over(two)) == tasks
 
 
+@promise("X7, HTTP", "two sessions of one name over HTTP never get the same task")
 async def test_over_http_each_of_sixty_tasks_goes_to_one_of_two_sessions_of_one_name(tmp_path: Path) -> None:
     with serving_http(tmp_path, *WORK, agent=None) as server:
         async with Client(server.mcp_url, mode="legacy") as second:
@@ -156,6 +160,7 @@ async def test_where_the_protocol_has_no_sessions_agents_are_known_by_their_name
             assert sorted(await claim_all(again)) == sorted(shares[0]), "and what has one name is one agent"
 
 
+@promise("X22, race", "an agent in tasks and one in work never begin the same")
 async def test_one_agent_in_tasks_and_one_in_work_never_begin_the_same(tmp_path: Path) -> None:
     async with (
         worker(tmp_path, None, toolsets="work,tasks") as one,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.command_line import CommandLine
 from tests.journeys.knowledge_client import Developer, developer
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 ON = {"TALLYSTICK_STALE_MAKES_WORK": "true"}
@@ -22,6 +23,7 @@ async def write(who: Developer, op: str, node_id: str, **attrs: object) -> None:
     await who.call("memory.write", op=op, node=node | ({"type": "fact"} if op == "UPSERT_NODE" else {}))
 
 
+@promise("X24, journey", "a fact is told to be stale, becomes work, and is refreshed by one call")
 async def test_a_fact_is_told_to_be_stale_becomes_work_and_is_refreshed_by_one_call(tmp_path: Path) -> None:
     base, checkout = tmp_path / "memory", Checkout(tmp_path / "shop")
     async with (

@@ -19,6 +19,7 @@ from tests import timeouts
 from tests.command_line import CommandLine
 from tests.mcp_client import call, connect, kill_server, refused, start_http, stopping
 from tests.nats_cluster import running
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 
@@ -39,6 +40,7 @@ def write(node_id: str) -> dict[str, Any]:
     return {"op": "UPSERT_NODE", "node": {"id": node_id, "type": "note", "attrs": {}}, "nonce": f"nonce-{node_id}"}
 
 
+@promise("§5.4, take over", "a killed memory goes on from its copy, and is stopped when it comes back")
 async def test_a_killed_memory_goes_on_from_its_copy_and_is_stopped_when_it_comes_back(tmp_path: Path) -> None:
     old, copy, url = tmp_path / "old", tmp_path / "copy", f"file://{tmp_path}/store"
     settings(old, url)
@@ -71,6 +73,7 @@ def backed_up(base: Path, url: str) -> int:
     return kept.kept[-1].tenants["default"][1] if kept and kept.kept else 0
 
 
+@promise("§5.4, take over a stream", "a copy that follows takes over without a loss, and no machine writes there")
 async def test_a_copy_of_a_stream_takes_over_without_a_loss_and_stops_the_machines_that_are_left(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from mcp.client import Client
 
 from tests.mcp_client import call, connect, refused
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 NEEDED: dict[str, dict[str, Any]] = {
@@ -53,6 +54,7 @@ async def tasks_client(
         yield TasksClient(client)
 
 
+@promise("tasks, story", "discovery, planning and execution, from the first question to the changelog")
 async def test_discovery_planning_and_execution_from_the_first_question_to_the_changelog(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path / "repository")
     base = tmp_path / "base"
@@ -97,6 +99,7 @@ async def test_discovery_planning_and_execution_from_the_first_question_to_the_c
         assert ended["featureTransition"]["to"] == "CLOSED"
 
 
+@promise("tasks, race", "of two processes with one version one is told CONFLICT")
 async def test_two_processes_race_on_one_version_and_one_is_told(tmp_path: Path) -> None:
     async with tasks_client(tmp_path, "ann") as ann, tasks_client(tmp_path, "bob") as bob:
         task = await ann.create("task", title="one")
@@ -107,6 +110,7 @@ async def test_two_processes_race_on_one_version_and_one_is_told(tmp_path: Path)
         assert refusal["error"]["details"]["currentVersion"] == 2
 
 
+@promise("tasks, work", "a plan made as work is carried out as tasks and back")
 async def test_a_plan_made_as_work_is_carried_out_as_tasks_and_back(tmp_path: Path) -> None:
     async with tasks_client(tmp_path, "ann") as ann, tasks_client(tmp_path, "bob") as bob:
         await call(ann.client, "graph_open", project="bridge", goal="Cross")
@@ -124,6 +128,7 @@ async def test_a_plan_made_as_work_is_carried_out_as_tasks_and_back(tmp_path: Pa
         assert [each["node"]["id"] for each in handed["nodes"]] == [urgent["id"], build]
 
 
+@promise("tasks, home", "pipelines of the home directory are used, and kept in the log")
 async def test_pipelines_of_the_home_directory_are_used_and_then_kept(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

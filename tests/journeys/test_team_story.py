@@ -21,6 +21,7 @@ from tallystick.policy.replay import replay
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http
 from tests.nats_cluster import free_ports
+from tests.promises import promise
 from tests.server.issuing import bearer, forged, public, rsa_key
 
 KEY = rsa_key("team")
@@ -52,6 +53,7 @@ class Team:
         return forged({"alg": "RS256", "kid": KEY.kid, "typ": "at+jwt"}, json.dumps(claims).encode(), KEY)
 
 
+@promise("scenario 2, for real", "a team works within its roles and tenants, and the audit proves it")
 async def test_a_team_works_within_its_roles_and_tenants_and_the_audit_proves_it(tmp_path: Path) -> None:
     base = tmp_path / "memory"
     with issuing() as issuer:

@@ -10,11 +10,15 @@ import httpx2
 
 from tests.command_line import CommandLine
 from tests.mcp_client import ServerProcess, clean_environ, start_http
+from tests.promises import promise
 
 _ROUNDS = 5
 _REPOSITORY = Path(__file__).parents[2]
 
 
+@promise(
+    "§9, upgrades", "the next version beside this one loses nothing, and they do not take the indexes from each other"
+)
 def test_the_next_version_beside_this_one_loses_nothing_and_neither_takes_the_indexes_from_the_other(
     tmp_path: Path,
 ) -> None:

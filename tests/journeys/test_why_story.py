@@ -8,11 +8,13 @@ from pathlib import Path
 from tests.command_line import CommandLine
 from tests.journeys.knowledge_client import developer
 from tests.mcp_client import connect, refused
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE = "src/checkout/page.ts"
 
 
+@promise("why, agents", "through real clients a line leads back to what its author had read")
 async def test_a_line_leads_back_to_what_its_author_had_read(tmp_path: Path) -> None:
     base, checkout = tmp_path / "memory", Checkout(tmp_path / "shop")
     async with developer(base, "ann", repo=checkout.root) as ann:

@@ -25,6 +25,7 @@ from tallystick.policy import Principal
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets.work import TOOLSET, activity
 from tests.command_line import CommandLine
+from tests.promises import promise
 
 Tally = Callable[..., tuple[int, str, str]]
 
@@ -75,6 +76,7 @@ def ids(base: Path) -> dict[str, str]:
     return asyncio.run(prepared())
 
 
+@promise("work, people", "a person sees the tree, what is next, a node, and who works on what")
 def test_the_tree_shows_marks_ids_and_who_works(tally: Tally, ids: dict[str, str]) -> None:
     code, out, err = tally("tree")
     assert code == 0
@@ -170,6 +172,7 @@ def test_piped_watch_shows_what_is_true_now_and_ends(tally: Tally, ids: dict[str
     assert "bridge" in out
 
 
+@promise("work, watch", "a live view of who works on what")
 @pytest.mark.parametrize("ended_by", ["q", "Ctrl-C"])
 def test_watch_is_live_until_q_or_ctrl_c(base: Path, ids: dict[str, str], ended_by: str) -> None:
     screen, terminal = pty.openpty()

@@ -10,8 +10,10 @@ import pytest
 
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import kill_server
+from tests.promises import promise
 
 
+@promise("work, diamond", "a diamond opens from its tip to its foot")
 async def test_a_diamond_opens_from_its_tip_to_its_foot(tmp_path: Path) -> None:
     async with worker(tmp_path, "ann") as ann, worker(tmp_path, "bob") as bob:
         await ann.call("open", project="p", goal="A diamond")
@@ -30,6 +32,7 @@ async def test_a_diamond_opens_from_its_tip_to_its_foot(tmp_path: Path) -> None:
         assert await ann.resolve(ids["foot"]) == ["A diamond"]
 
 
+@promise("work, fan-in", "what waits for twenty opens with the last of them")
 async def test_a_fan_in_of_twenty_opens_with_the_last(tmp_path: Path) -> None:
     async with worker(tmp_path) as ann:
         await ann.call("open", project="p")
@@ -42,6 +45,7 @@ async def test_a_fan_in_of_twenty_opens_with_the_last(tmp_path: Path) -> None:
         assert [each["summary"] for each in given["resolved_deps"]] == parts
 
 
+@promise("work, depth", "five levels down a task knows where it is")
 async def test_five_levels_deep_the_deepest_comes_first_and_knows_where_it_is(tmp_path: Path) -> None:
     async with worker(tmp_path) as ann:
         await ann.call("open", project="p", goal="level 0")
@@ -63,6 +67,7 @@ async def test_five_levels_deep_the_deepest_comes_first_and_knows_where_it_is(tm
             assert await ann.resolve(ids[level]) == [parent]
 
 
+@promise("work, pick-up", "what a killed agent left is picked up with its evidence and context")
 async def test_another_agent_picks_up_what_a_killed_one_left(tmp_path: Path) -> None:
     with pytest.raises(Exception):  # noqa: B017, PT012  # however the client tells that its server is gone
         async with worker(tmp_path, "ann") as ann:
@@ -105,6 +110,7 @@ async def test_another_agent_picks_up_what_a_killed_one_left(tmp_path: Path) -> 
         ]
 
 
+@promise("work, replanning", "priorities change while others work")
 async def test_priorities_change_while_others_work(tmp_path: Path) -> None:
     async with worker(tmp_path, "ann") as ann, worker(tmp_path, "bob") as bob:
         await ann.call("open", project="p")
@@ -118,6 +124,7 @@ async def test_priorities_change_while_others_work(tmp_path: Path) -> None:
         assert await ann.next(count=9) == ["urgent", "b"]
 
 
+@promise("work, drop", "a drop sets free what waited for it")
 async def test_a_drop_sets_free_what_waited_for_it(tmp_path: Path) -> None:
     async with worker(tmp_path) as ann:
         await ann.call("open", project="p")
@@ -139,6 +146,7 @@ async def test_a_drop_sets_free_what_waited_for_it(tmp_path: Path) -> None:
         assert history["events"][0]["action"] == "dropped"
 
 
+@promise("work, merge", "two nodes with shared dependents become one")
 async def test_two_nodes_with_shared_dependents_become_one(tmp_path: Path) -> None:
     async with worker(tmp_path) as ann:
         await ann.call("open", project="p")
@@ -159,6 +167,7 @@ async def test_two_nodes_with_shared_dependents_become_one(tmp_path: Path) -> No
         assert (gone["error"], gone["merged_into"]) == ("node_not_found", ids["one"])
 
 
+@promise("work, race", "four processes race for sixty tasks: none twice, none lost")
 async def test_four_processes_race_for_sixty_tasks_and_none_is_handed_out_twice_or_lost(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         agents = [await stack.enter_async_context(worker(tmp_path, f"agent {number}")) for number in range(4)]
@@ -189,6 +198,7 @@ async def _work_off(agent: Worker, project: str, tasks: set[str]) -> list[str]:
     return mine
 
 
+@promise("W47, for real", "the config file says who works and how long a claim lasts")
 async def test_the_config_file_says_who_works_and_how_long_a_claim_lasts(tmp_path: Path) -> None:
     base, project = tmp_path / "base", tmp_path / "project"
     project.mkdir()

@@ -16,6 +16,7 @@ from mcp.client import Client
 from tallystick.log.proof import prove
 from tests.files_with import files_with
 from tests.mcp_client import TRANSPORTS, ServerProcess, call, connect, refused, serving_http, start_http
+from tests.promises import promise
 
 ROUNDS = 12
 NOTE: dict[str, Any] = {"id": "n", "type": "note", "attrs": {"kept": 1e21}}
@@ -102,6 +103,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield one, other
 
 
+@promise("L18, racers", "of two processes that saw the same commit one writes and one gets CONFLICT")
 async def test_of_two_processes_that_saw_the_same_commit_one_writes_and_one_is_told_by_which(servers: Servers) -> None:
     async with Client(servers[0].mcp_url) as first, Client(servers[1].mcp_url) as second:
         seen = (await call(first, "memory.write", op="UPSERT_NODE", node=NOTE))["commit_id"]
@@ -121,6 +123,7 @@ async def test_of_two_processes_that_saw_the_same_commit_one_writes_and_one_is_t
         assert len(story["lineage"]) == ROUNDS + 1
 
 
+@promise("L18, nothing lost", "what two processes merge into one entity is all there")
 async def test_what_two_processes_merge_into_one_entity_is_all_there(servers: Servers) -> None:
     async with Client(servers[0].mcp_url) as first, Client(servers[1].mcp_url) as second:
         await call(first, "memory.write", op="UPSERT_NODE", node=NOTE | {"id": "m"})
@@ -136,6 +139,7 @@ async def test_what_two_processes_merge_into_one_entity_is_all_there(servers: Se
     assert attrs == NOTE["attrs"] | {f"{name}{number}": number for name in "abcd" for number in kept}
 
 
+@promise("L18, several, kill", "several operations survive a kill whole or not at all")
 async def test_several_operations_survive_a_kill_whole_or_not_at_all(tmp_path: Path) -> None:
     """And sent again with their nonces they are there, once each."""
     server = start_http(tmp_path)

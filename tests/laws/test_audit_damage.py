@@ -13,6 +13,7 @@ from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import verify_audit
 from tallystick.log.head_file import SECTOR_BYTES
 from tests.laws.test_damage import harms
+from tests.promises import promise
 from tests.test_audit import Clock, decided
 
 TORN = b'{"seq":9,"event":"AUTHZ'
@@ -69,6 +70,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fdatasync", lambda fd: None)
 
 
+@promise("L55, audit", "harm to any byte of the audit log is found, stays as it is, and the log goes on")
 @pytest.mark.parametrize("part", range(3))
 def test_bytes_harmed_anywhere_are_found_and_stay(tmp_path: Path, part: int) -> None:
     kept = AuditDirectory(tmp_path, mark=True)

@@ -25,6 +25,7 @@ from tallystick.log.proof import prove
 from tallystick.snapshots import Snapshots
 from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 
 WIDTHS = (2, 3, 5, 8, 13, 64, 300)
 
@@ -176,6 +177,7 @@ PARTS = 4
 """So that no test takes long, even where many run at once."""
 
 
+@promise("L55, M37, every byte", "harm to any byte of a log is refused by file and line, or settled")
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_harmed_anywhere_are_refused_or_settled(tmp_path: Path, shape: dict[str, bool], part: int) -> None:
@@ -204,6 +206,7 @@ LINES: dict[str, Callable[[list[bytes], int, int], list[bytes]]] = {
 }
 
 
+@promise("L55, lines", "lines removed, doubled, moved or swapped are refused, and nothing is touched")
 @pytest.mark.parametrize("what", LINES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_whole_lines_out_of_place_are_refused_or_settled(tmp_path: Path, shape: dict[str, bool], what: str) -> None:

@@ -32,6 +32,7 @@ from tallystick.state.lineage import difference
 from tallystick.toolsets.work.arguments import NODE_BYTES_MAX
 from tests.command_line import CommandLine
 from tests.fuzz.budget import tries
+from tests.promises import promise
 from tests.sample_memory import outcome_of
 from tests.state.state_dump import dump_state
 from torture import writer
@@ -333,6 +334,7 @@ def check_everything(served_base: ServedBase, written: Written) -> None:
     check_knowledge(served_base, written)
 
 
+@promise("L7, every reader", "whatever is accepted is given back equal by every reader there is")
 @pytest.mark.timeout(120)
 def test_whatever_is_accepted_is_given_back_equal_by_every_reader(tmp_path: Path) -> None:
     base, written = tmp_path / "base", Written()

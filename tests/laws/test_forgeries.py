@@ -48,6 +48,7 @@ from tests.foreign.verifiers import (
     sigstore_accepts,
     sigstore_command,
 )
+from tests.promises import promise
 from tests.signed_memory import (
     KEY,
     OLDER,
@@ -753,6 +754,7 @@ def test_what_only_lies_in_other_files_is_no_forgery(kit: Kit) -> None:
     assert standalone_accepts(kit, kit.home)
 
 
+@promise("proof, forged log", "a forged log is refused")
 @pytest.mark.parametrize("forgery", [SOUND, *LOGS], ids=name_of)
 def test_a_forged_log_is_refused(kit: Kit, forgery: Forgery) -> None:
     forgery.forge(kit)
@@ -762,6 +764,7 @@ def test_a_forged_log_is_refused(kit: Kit, forgery: Forgery) -> None:
     assert standalone_accepts(kit, kit.home, *words) == (forgery is SOUND)
 
 
+@promise("proof, forged tiles", "forged tiles are refused")
 @pytest.mark.parametrize("forgery", [SOUND, *TILES], ids=name_of)
 def test_forged_tiles_are_refused(kit: Kit, forgery: Forgery) -> None:
     forgery.forge(kit)
@@ -770,6 +773,7 @@ def test_forged_tiles_are_refused(kit: Kit, forgery: Forgery) -> None:
     assert standalone_accepts(kit, kit.home) == (forgery is SOUND or forgery.forge is tile_missing)
 
 
+@promise("proof, forged", "a forged proof is refused")
 @pytest.mark.parametrize("forgery", [SOUND, *PROOFS], ids=name_of)
 def test_a_forged_proof_is_refused(kit: Kit, forgery: Forgery) -> None:
     forgery.forge(kit)
@@ -794,6 +798,7 @@ def test_a_forged_continuation_is_refused(kit: Kit, forgery: Forgery) -> None:
     assert standalone_accepts(kit, kit.directory / "x", "--since", kit.directory / "older") == (forgery is SOUND)
 
 
+@promise("proof, 40 forgeries", "at least forty forgeries are planted")
 def test_there_are_enough_of_them() -> None:
     rows = [*LOGS, *TILES, *PROOFS, *CONTINUATIONS]
     assert len(rows) >= 100

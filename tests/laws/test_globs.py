@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tallystick.errors import InvalidArgument
 from tallystick.state.knowledge.globs import Route, parse, segments_of
 from tallystick.state.knowledge.index import GlobIndex
+from tests.promises import promise
 
 # -- the slow and simple matcher: texts all the way, trying everything
 
@@ -98,6 +99,7 @@ def routes(patterns: list[str]) -> list[tuple[Route, ...]]:
         raise
 
 
+@promise("K5, law", "the index finds what trying everything finds")
 @given(st.lists(PATTERNS, min_size=1, max_size=6), st.lists(PATHS, min_size=1, max_size=8))
 def test_the_index_finds_what_trying_everything_finds(patterns: list[str], paths: list[str]) -> None:
     index: GlobIndex[int] = GlobIndex()

@@ -37,6 +37,7 @@ from tallystick.server.subscriptions import LIST_CHANGED, Subscriber
 from tallystick.state.state import State
 from tallystick.toolsets.browse import Choice
 from tests.policy.gated_partition import AwaitedPolicy
+from tests.promises import promise
 
 Said = dict[str, Any]
 BOB, ALICE = Principal(actor="bob"), Principal(actor="alice")
@@ -729,6 +730,7 @@ async def _made_by_alice(memory: Memory) -> frozenset[str]:
 KINDS = pytest.mark.parametrize("distant", [False, True], ids=["in process", "distant"])
 
 
+@promise("L33, L18, X8, writing", "two memories that differ only in what may not be read answer every call alike")
 @KINDS
 @pytest.mark.parametrize("hides", HIDES)
 async def test_two_memories_that_differ_in_what_may_not_be_read_answer_alike(
@@ -741,6 +743,7 @@ async def test_two_memories_that_differ_in_what_may_not_be_read_answer_alike(
             assert orjson.dumps(told[0]) == orjson.dumps(told[1]), (tool, asked)
 
 
+@promise("resources, hidden", "resources and completions show nothing of what may not be read")
 @KINDS
 @pytest.mark.parametrize("hides", HIDES)
 async def test_resources_and_completions_are_alike_too(
@@ -796,6 +799,7 @@ async def _browsed(memory: Memory) -> dict[str, Any]:
     return told
 
 
+@promise("subscriptions, hidden", "nobody is told of changes that may not be read, nor of another tenant's")
 @KINDS
 @pytest.mark.parametrize("hides", HIDES)
 async def test_nobody_is_told_of_changes_that_may_not_be_read_nor_of_another_tenants(
@@ -842,6 +846,7 @@ def _as(who: Principal, entry: OfferedTool) -> Principal:
     return msgspec.structs.replace(who, tool=entry.tool.name)
 
 
+@promise("L33, exceptions", "where they cannot, nothing is told but that")
 @pytest.mark.parametrize("why", EXCEPT)
 async def test_where_they_cannot_answer_alike_nothing_is_told_but_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str

@@ -17,6 +17,7 @@ from tallystick.extensions.importers import Atom, Task, Unmapped
 from tallystick.extensions.importers.importing import atoms, facts, tasks
 from tallystick.extensions.importers.registry import find
 from tests.extensions.importers.imports import FIXTURES
+from tests.promises import promise
 
 WORDS = [
     *(b"", b"\0", b"\xff", b"\n", b"---\n", b'"', b"{", b"}", b"[[", b"]]", b"null", b"1e999", b"&a ", b"*a", b": "),
@@ -62,6 +63,7 @@ def _make_observations(path: Path, schema: str) -> None:
         )
 
 
+@promise("import-laws", "no damage to the files of a source makes its importer fail")
 @pytest.mark.parametrize("name", [source.name for source in installed().sources()])
 @given(edits=EDITS, which=st.integers(0, 1_000))
 @settings(max_examples=40)

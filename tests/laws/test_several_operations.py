@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tallystick.commits.chain import Verifier, decode
 from tallystick.errors import TallystickError
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 NODES = st.sampled_from(["a", "b", "c"])
@@ -78,6 +79,7 @@ def sealed(agent: Agent) -> list[Any]:
     return [(commit.operation, commit.document(), commit.redacts) for commit in commits]
 
 
+@promise("L18, several", "several operations are what they are one by one, or nothing")
 @settings(max_examples=200)
 @given(st.lists(OPERATIONS, max_size=3), st.lists(OPERATIONS, min_size=1, max_size=5))
 def test_several_operations_are_what_they_are_one_by_one_or_nothing(

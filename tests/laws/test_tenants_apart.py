@@ -15,6 +15,7 @@ from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay
 from tests.multi_tenant import TENANTS, MultiTenantStore, bytes_of, multi_tenant_store
+from tests.promises import promise
 
 ROUNDS = 250
 SEEDS = (1, 2, 3)
@@ -121,6 +122,7 @@ CALLS: tuple[Make, ...] = (
 )
 
 
+@promise("OWASP API1, tenants", "no sequence of calls brings back what only another tenant wrote")
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_no_byte_that_only_another_tenant_wrote_comes_back(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)

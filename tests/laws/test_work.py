@@ -14,6 +14,7 @@ from tallystick.log import Head
 from tallystick.state.state import State
 from tallystick.state.work import cycles
 from tallystick.state.work.graph import WorkGraph
+from tests.promises import promise
 from tests.state.work_dump import dump_state
 from tests.toolsets.work.agents import WorkAgent
 
@@ -236,6 +237,7 @@ def has_cycle(edges: dict[str, set[str]]) -> bool:
 # -- the laws
 
 
+@promise("work, readiness", "readiness, ranking, cycles and what becomes actionable are as defined, for any story")
 @given(STORIES)
 @settings(max_examples=60)
 def test_readiness_ranking_and_what_becomes_actionable_are_what_a_simple_reader_finds(story: list[Any]) -> None:
@@ -258,6 +260,7 @@ def check(state: State) -> None:
     assert len(board.resolved) == sum(attrs["resolved"] for attrs in reader.nodes.values())
 
 
+@promise("work, undo", "the work graph goes back and forth exactly")
 @given(STORIES, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6))
 @settings(max_examples=40)
 def test_going_back_and_forth_ends_where_building_anew_does(story: list[Any], turns: list[tuple[int, int]]) -> None:

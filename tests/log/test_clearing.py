@@ -17,6 +17,7 @@ from tests.commits_by_hand import append, draft, filled, node
 from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log
 from tests.nats_cluster import Cluster, Node, running
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 NEEDLE = b"ada-needle@example.org"
@@ -53,6 +54,7 @@ def holding(directory: Path) -> list[Path]:
     return files_with(NEEDLE, directory)
 
 
+@promise("§10, redaction on servers", "a redaction is complete when no byte of three servers and two machines holds it")
 def test_a_redaction_is_complete_when_no_byte_of_three_servers_and_two_machines_holds_it(
     servers: Cluster, tmp_path: Path
 ) -> None:

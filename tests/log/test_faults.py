@@ -19,6 +19,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tests.commits_by_hand import filled
 from tests.files_with import files_with
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[2]
 WRITER = [sys.executable, "-m", "tests.log.writer"]
@@ -53,6 +54,7 @@ INJECTED = {
 }
 
 
+@promise("durability, faults", "failing writes and syncs lose nothing that was acknowledged")
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace injects the faults: apt-get install strace")
 @pytest.mark.parametrize("fault", INJECTED)
 def test_an_injected_fault_loses_nothing_that_was_acknowledged(tmp_path: Path, fault: str) -> None:
@@ -237,6 +239,7 @@ def test_a_redaction_without_descriptors_is_pending_and_finished_by_the_same_pro
     assert prove(tmp_path).sound
 
 
+@promise("M23, log", "two processes write at once and both find everything")
 def test_two_processes_write_at_once_and_both_find_everything(tmp_path: Path) -> None:
     writers = [
         subprocess.Popen([*WRITER, str(tmp_path), name, "200"], cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -27,6 +27,7 @@ from tallystick.log.recovery import PendingMasks
 from tallystick.log.segments import Segments, segment_files, segment_path
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
+from tests.promises import promise
 
 
 def segments(system: Path) -> list[Path]:
@@ -309,6 +310,7 @@ TORN: dict[str, Callable[[bytes, bytes], bytes]] = {
 }
 
 
+@promise("L55, torn end", "a torn end is set aside and writing goes on")
 @pytest.mark.parametrize("tear", TORN)
 def test_a_torn_end_is_set_aside_and_writing_goes_on(tmp_path: Path, tear: str) -> None:
     log = FilesLog(tmp_path)
@@ -367,6 +369,7 @@ def test_an_intact_commit_of_a_later_group_behind_a_bad_one_is_damage(tmp_path: 
     assert path.read_bytes() == before
 
 
+@promise("L55, damage", "damage elsewhere stops the log, names file and line, and touches nothing")
 def test_damage_before_the_mark_names_file_and_line_and_touches_nothing(tmp_path: Path) -> None:
     log = FilesLog(tmp_path)
     filled(log, 5)

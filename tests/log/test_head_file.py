@@ -14,6 +14,7 @@ from tallystick.log.files import FilesLog
 from tallystick.log.head_file import SECTOR_BYTES, HeadFile, decode_head, encode_head
 from tallystick.log.proof import prove
 from tests.commits_by_hand import filled
+from tests.promises import promise
 
 HEAD = Head(7, 7, 4_242, "ab" * 32, "cd" * 32, "2025-01-04T12:00:00.000Z")
 
@@ -35,6 +36,7 @@ def test_the_format_is_the_one_that_was_released() -> None:
     assert decode_head(WRITTEN) == HEAD
 
 
+@promise("L55, the mark", "no byte of the kept position can be changed unnoticed")
 def test_no_byte_can_become_another_unnoticed() -> None:
     raw = encode_head(HEAD)
     changed = (

@@ -33,6 +33,7 @@ from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.files_with import files_with
 from tests.log.jetstream_logs import open_log, place_of, stream_for
 from tests.nats_cluster import Cluster, running
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 
@@ -67,6 +68,7 @@ def test_what_one_machine_writes_arrives_at_the_others_by_itself(nats_server: Cl
         assert prove(log.system).sound
 
 
+@promise("§5.2, latest", "a question for the latest has what another machine was told is written")
 def test_a_question_for_the_latest_has_what_another_machine_was_told_is_written(
     nats_server: Cluster, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def _memory(system: Path) -> str:
 # -- cut off
 
 
+@promise("§5.4, quorum", "writes are refused without a quorum and go on by themselves")
 def test_a_machine_that_is_cut_off_reads_on_says_how_old_it_is_and_goes_on_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +356,7 @@ def test_servers_that_do_not_answer_a_survey_in_time_are_unreachable_and_not_uns
             find_unsynced(client, (), ())
 
 
+@promise("§5.2, durability", "servers that do not sync every write are refused")
 def test_servers_that_do_not_sync_every_write_are_refused_unless_that_is_meant(tmp_path: Path) -> None:
     with running(tmp_path / "nats", sync_always=False) as servers:
         with pytest.raises(InvalidArgument, match="does not sync every write") as caught:
@@ -476,6 +480,7 @@ def group(log: Log, *drafts: Any) -> Sequence[Entry]:
     return made
 
 
+@promise("L51, stream", "a redaction leaves the copies of all machines and the stream")
 def test_a_redaction_leaves_the_copies_of_all_machines_and_the_stream(nats_server: Cluster, tmp_path: Path) -> None:
     name = stream_for(tmp_path)
     one = open_log(nats_server, tmp_path / "one", stream=name)

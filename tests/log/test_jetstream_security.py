@@ -21,6 +21,7 @@ from tests.commits_by_hand import append, draft, node
 from tests.log.jetstream_logs import place_of
 from tests.log.nats_identities import USER, Identities, Signer
 from tests.nats_cluster import Cluster, running
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 needs_nkeys = pytest.mark.skipif(
@@ -65,6 +66,7 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     return cert, private
 
 
+@promise("§5.3, stream", "TLS with a certificate of our own, and credentials files")
 def test_tls_with_an_authority_of_our_own_and_a_certificate_of_ours(
     tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

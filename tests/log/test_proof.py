@@ -22,6 +22,7 @@ from tallystick.log.recovery import PendingMasks
 from tallystick.log.segments import Segments
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.test_files import MASKED, redaction
+from tests.promises import promise
 
 
 def written(system: Path, count: int = 6) -> Path:
@@ -48,6 +49,7 @@ def test_an_empty_store_is_sound(tmp_path: Path) -> None:
     assert prove(tmp_path / "nothing here").sound
 
 
+@promise("proof, bytes", "verify finds every flipped byte")
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     path = written(tmp_path, 3)
     original = path.read_bytes()
@@ -81,6 +83,7 @@ LIES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 }
 
 
+@promise("proof, lines", "verify finds a removed, swapped or added line, the last ones included")
 @pytest.mark.parametrize("lie", LIES)
 def test_a_removed_swapped_or_added_line_is_found(tmp_path: Path, lie: str) -> None:
     path = written(tmp_path)

@@ -17,6 +17,7 @@ from tallystick.log.files import FilesLog
 from tests.command_line import CommandLine, node
 from tests.commits_by_hand import append, draft, entries
 from tests.commits_by_hand import node as operation
+from tests.promises import promise
 
 WORD = "Qz7731Xyzzy"
 
@@ -79,6 +80,7 @@ def put_content(place: Place, data: bytes) -> str:
 # -- whole and new
 
 
+@promise("§5.4, restore", "what is restored is the same memory, of every tenant")
 def test_what_is_restored_is_the_same_memory_of_every_tenant(place: Place) -> None:
     blob = put_content(place, os.urandom(400_000))
     (place.shell.base / "notes").mkdir()
@@ -158,6 +160,7 @@ def test_a_backup_says_how_it_went_and_what_waits(place: Place) -> None:
     assert (listed["number"], listed["commits"], listed["is_signed"]) == (1, 3, False)
 
 
+@promise("§5.7, retention", "backups are kept by number and by age")
 def test_backups_are_kept_by_number_and_what_only_the_old_needed_goes(place: Place) -> None:
     draft_file = place.shell.base / "draft.txt"
     for number in range(5):
@@ -426,6 +429,7 @@ def test_a_manifest_cannot_name_a_file_outside_what_backups_hold(place: Place, p
     assert refused.value.code == "MANIFEST_REFUSED"
 
 
+@promise("§5.4, moments", "a past moment can be restored")
 def test_a_moment_can_be_restored_and_positions_are_a_tenants_own(place: Place) -> None:
     place.shell.write(node("c"), node("d"))
     place.back_up()
@@ -545,6 +549,7 @@ def test_a_manifest_is_signed_and_another_key_is_not_believed(place: Place, tmp_
     assert place.restore("--vkey", tmp_path / "a.vkey")["signed_by"] == [made.strip()]
 
 
+@promise("§5.3, backups", "encrypted backups tell nothing, and rotated keys read what they wrote")
 def test_encrypted_backups_tell_nothing_and_rotated_keys_read_what_they_wrote(place: Place, tmp_path: Path) -> None:
     place.shell.write(node("secret", said=WORD))
     keys = tmp_path / "backup.key"
@@ -604,6 +609,7 @@ def test_a_key_file_that_others_may_read_or_that_lies_in_the_base_is_refused(pla
 # -- redactions
 
 
+@promise("L51, backups", "a redaction reaches the backups")
 def test_a_redaction_reaches_the_store_and_older_backups_go(place: Place) -> None:
     place.shell.write(node("person", name=WORD), node("other"))
     blob = put_content(place, WORD.encode() * 50_000)

@@ -33,6 +33,7 @@ from tests.commits_by_hand import node as operation
 from tests.nats_cluster import LOOPBACK
 from tests.object_stores import StoreServer
 from tests.operations.test_backups import same_log
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 
@@ -172,6 +173,7 @@ def test_old_backups_go_with_what_only_they_needed(memory: Memory) -> None:
     memory.check("restored")
 
 
+@promise("§5.4, S3", "a store that fails half-way leaves a backup complete or absent")
 @pytest.mark.parametrize("passing", [200, 5_000, 300_000])
 def test_a_store_that_fails_half_way_leaves_a_backup_complete_or_absent(memory: Memory, passing: int) -> None:
     memory.grow(400)
@@ -223,6 +225,7 @@ def test_a_store_that_is_down_is_told_and_the_next_run_goes_on(memory: Memory) -
     memory.check("restored")
 
 
+@promise("§5.4, two machines", "two machines back one memory up and neither overwrites the other")
 def test_two_machines_back_one_memory_up_at_once_and_neither_overwrites_the_other(memory: Memory) -> None:
     memory.grow(200)
     memory.back_up()
@@ -277,6 +280,9 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeouts.SECONDS)
 
 
+@promise(
+    "§5.4, replicas in S3", "a copy that follows S3 and is killed goes on, and takes over with all that was backed up"
+)
 def test_a_copy_that_follows_the_store_and_is_killed_goes_on_and_takes_over_with_all_that_was_backed_up(
     memory: Memory,
 ) -> None:
@@ -342,6 +348,7 @@ class Hour:
         self._memory.server.start()
 
 
+@promise("§5.4, S3 down", "a schedule goes on by itself after an hour without the store")
 async def test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from tallystick.config import load
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tests.command_line import CommandLine, node
 from tests.mcp_client import ServerProcess, clean_environ, serving_http, stopping
+from tests.promises import promise
 
 NAME = "memory.example/team"
 
@@ -87,6 +88,7 @@ def test_without_a_key_or_a_commit_it_is_said_what_to_do(tmp_path: Path, shell: 
         shell.run("checkpoint")
 
 
+@promise("checkpoint, opening", "an older copy of the log is refused by whatever opens it")
 @pytest.mark.parametrize("command", [("log",), ("export",), ("snapshot",), ("checkpoint",), ("search", "a")])
 def test_an_older_copy_of_the_log_is_refused_by_whatever_opens_it(
     shell: Signing, tmp_path: Path, command: tuple[str, ...]
@@ -106,6 +108,7 @@ def test_an_older_copy_of_the_log_is_refused_by_whatever_opens_it(
     assert "restore the log from a backup" in found.err
 
 
+@promise("checkpoint, verify", "a rewritten log is found by verify, doctor and whoever opens it")
 def test_a_rewritten_log_is_found_by_verify_doctor_and_whoever_opens_it(shell: Signing, tmp_path: Path) -> None:
     shell.write(node("a"), node("b"))
     kept = shell.checkpoint(tmp_path / "today")
@@ -155,6 +158,7 @@ def test_whoever_verifies_need_not_be_able_to_sign(shell: Signing) -> None:
     assert "checkpoint: continued, 1 commit of" in shell.run("verify").out
 
 
+@promise("checkpoint, restore", "a restored log must lead to the checkpoints")
 def test_a_restored_log_must_lead_to_the_checkpoints(shell: Signing, tmp_path: Path) -> None:
     shell.write(node("a"))
     shell.run("export", tmp_path / "early.jsonl")
@@ -186,6 +190,7 @@ def test_a_checkpoint_needs_the_keys_of_who_signed_it(shell: Signing, tmp_path: 
         shell.run("verify", "--checkpoint", kept, "--vkey", stranger)
 
 
+@promise("checkpoint, snapshot", "a snapshot is signed, too")
 def test_a_snapshot_is_signed_too(shell: Signing) -> None:
     shell.write(node("a"))
     shell.run("snapshot")
@@ -195,6 +200,7 @@ def test_a_snapshot_is_signed_too(shell: Signing) -> None:
 # -- keys
 
 
+@promise("checkpoint, rotation", "keys are rotated with overlap")
 def test_keys_are_rotated_with_overlap(shell: Signing, tmp_path: Path) -> None:
     shell.write(node("a"))
     (old,) = shell.vkey.read_text().split()
@@ -216,6 +222,7 @@ def test_keys_are_rotated_with_overlap(shell: Signing, tmp_path: Path) -> None:
         shell.run("keys", "rotate", "--finish")
 
 
+@promise("checkpoint, old key", "an old key stays until the new one has signed in every tenant")
 def test_an_old_key_stays_until_the_new_one_has_signed_in_every_tenant(shell: Signing, tmp_path: Path) -> None:
     for tenant in ("default", "acme"):
         shell.write(node("a"), tenant=tenant)
@@ -324,6 +331,7 @@ def test_a_server_that_cannot_sign_as_it_was_told_does_not_start(shell: Signing)
     assert "can be read or written by others [CHECKPOINT_KEY_INVALID]" in found.err
 
 
+@promise("checkpoint, none", "without a key nothing is written for it")
 def test_without_a_key_nothing_is_written_for_it(tmp_path: Path) -> None:
     keyless = CommandLine(tmp_path / "base")
     keyless.write(node("a"))
@@ -335,6 +343,7 @@ def test_without_a_key_nothing_is_written_for_it(tmp_path: Path) -> None:
 # -- witnesses
 
 
+@promise("witness, laptop", "a colleague's machine is a witness")
 def test_a_colleagues_machine_is_a_witness(shell: Signing, tmp_path: Path) -> None:
     """Two programs, and HTTP between them."""
     key = tmp_path / "witness.key"

@@ -26,6 +26,7 @@ from tallystick.operations.checks import (
 )
 from tests.command_line import CommandLine
 from tests.journeys.work_client import worker
+from tests.promises import promise
 
 CHECKS = """[checks]
 test = "sh -c 'echo ran; test -e good'"
@@ -64,6 +65,7 @@ def ignored(name: str) -> None: ...
 # -- who may run them
 
 
+@promise("checks, allowed", "nothing is run before a person allowed exactly this file; a changed one asks again")
 def test_nothing_is_run_before_a_person_allowed_exactly_this_file(
     repository: Path, allowed: Path, tmp_path: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_checks_are_not_looked_for_outside_the_repository(repository: Path) -> N
 # -- what they leave
 
 
+@promise("checks, hashes", "the output of a check and the tree that it ran on are hashed")
 def test_the_output_and_the_tree_are_hashed(repository: Path) -> None:
     found = find_checks(repository)
     (failed,) = run_checks(found, ["test"], started=ignored)
@@ -223,6 +226,7 @@ def read_terminal(terminal: int) -> bytes:
         return b""
 
 
+@promise("checks, journey", "work that demands a check is done when a person ran it and it passed")
 async def test_work_that_demands_a_check_is_done_when_a_person_ran_it_and_it_passed(
     repository: Path, tmp_path: Path
 ) -> None:

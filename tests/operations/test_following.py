@@ -14,6 +14,7 @@ from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
 from tallystick.file_locks import locked
 from tests.command_line import CommandLine, node
 from tests.operations.test_backups import WORD, Place, put_content, same_log
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -29,6 +30,7 @@ def follow(place: Place) -> Any:
     return place.shell.run("follow", place.url, "--base", place.root / "copy", "--once", "--json").json
 
 
+@promise("§5.4, replicas", "a copy follows, serves reads and takes no writes")
 def test_a_copy_follows_reads_and_takes_no_writes(place: Place) -> None:
     follow(place)
     copy = CommandLine(place.root / "copy")

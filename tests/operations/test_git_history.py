@@ -12,6 +12,7 @@ from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, Tallysti
 from tallystick.extensions.why import git_history
 from tallystick.extensions.why.git_history import GitHistory
 from tallystick.toolsets.knowledge.freshness import Repository
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE = "src/checkout/page.ts"
@@ -89,6 +90,7 @@ def test_a_renamed_file_is_followed(checkout: Checkout) -> None:
     assert first in history(checkout.root).touching("old.ts").commits
 
 
+@promise("why, git, names", "names that look like options, patterns or revisions are files")
 def test_names_that_look_like_options_patterns_or_revisions_are_files(checkout: Checkout) -> None:
     for name in ("-odd", "--output=x", ":(top)src", "*.ts", "a\nb", "HEAD", "ünï"):
         wrote = commit(checkout, name, f"unlike any other: {name}\n")
@@ -118,6 +120,7 @@ def test_a_directory_in_the_work_tree_may_be_the_root(checkout: Checkout) -> Non
     assert (found.id, found.file) == (wrote, None)
 
 
+@promise("why, git, outside", "what lies outside the repository or is not there is refused")
 def test_what_lies_outside_or_is_not_there_is_refused(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x\n")
     os.symlink(tmp_path / "secret", checkout.root / "link")
@@ -172,6 +175,7 @@ def test_a_shallow_clone_says_that_it_ends(checkout: Checkout, tmp_path: Path) -
     assert not history(checkout.root).blame(PAGE, 1).is_cut
 
 
+@promise("why, git, safe", "nothing that the repository configures is run")
 def test_nothing_that_the_repository_configures_is_run(checkout: Checkout, tmp_path: Path) -> None:
     wrote = commit(checkout, PAGE, "a\nb\n")
     trap = tmp_path / "trap"
@@ -216,6 +220,7 @@ def test_without_git_or_a_repository_it_is_said(tmp_path: Path, monkeypatch: pyt
     assert refused(tmp_path / "shop", PAGE).code == "NO_GIT"
 
 
+@promise("why, git, bounded", "time and output of git are bounded")
 def test_time_and_output_are_bounded(checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = history(checkout.root)
     monkeypatch.setattr(git_history, "SECONDS_MAX", 0.0)

@@ -23,6 +23,7 @@ from tests import timeouts
 from tests.commits_by_hand import append, draft, filled, node
 from tests.log.jetstream_logs import stream_for
 from tests.nats_cluster import Cluster
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -69,6 +70,7 @@ def move(settings: Settings, cluster: Cluster, to: str | None = None, stream: st
     return migrate(app.operation_context(settings), to or cluster.url, stream=stream)
 
 
+@promise("§5.2, migrating", "a memory goes into a stream and back and is the same")
 def test_a_memory_goes_from_files_into_a_stream_and_back_and_is_the_same(
     files: Settings, nats_server: Cluster, tmp_path: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_a_stream_with_something_else_in_it_is_refused(files: Settings, nats_ser
     assert lines(files) == before
 
 
+@promise("§5.2, sharding", "a tenant moves to another stream, and every machine is told")
 def test_a_tenant_moves_to_another_stream_and_every_machine_is_told(
     files: Settings, nats_server: Cluster, tmp_path: Path
 ) -> None:

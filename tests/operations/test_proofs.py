@@ -17,6 +17,7 @@ from tallystick.extensions.proofs.prove import CheckedProof, check_proof, prove_
 from tallystick.log import tree_directory
 from tests.command_line import CommandLine
 from tests.mcp_client import serving_http
+from tests.promises import promise
 from tests.signed_memory import KEY, OLDER, PLAIN, SECRET, SignedMemory, signed, signed_memory
 
 TRUST = Trust((KEY.verifier,))
@@ -41,6 +42,7 @@ def checked(files: Path, proof: Path, *words: object) -> CheckedProof:
     return check_proof(proof.read_bytes(), TRUST, older=read.get("--since"), payload=read.get("--payload"))
 
 
+@promise("proof, commit", "a commit is proved by its id, its position, or what it is about")
 def test_a_commit_is_proved_by_its_id_its_position_or_what_it_is_about(
     tmp_path: Path, memory: SignedMemory, command: CommandLine
 ) -> None:
@@ -73,6 +75,7 @@ def test_what_a_commit_wrote_is_handed_over_with_its_proof(tmp_path: Path, comma
         check_proof(proof.read_bytes(), TRUST, payload=payload.read_bytes())
 
 
+@promise("tree, redaction", "what was redacted stays proved")
 def test_what_was_redacted_stays_proved_and_cannot_be_shown(
     tmp_path: Path, memory: SignedMemory, command: CommandLine
 ) -> None:
@@ -99,6 +102,7 @@ def test_the_newest_commit_on_an_entity_may_be_the_one_that_redacted_it(tmp_path
     assert shown.commit.operation == "REDACT_NODE"
 
 
+@promise("proof, since", "an older checkpoint is shown to be continued")
 def test_an_older_checkpoint_is_shown_to_be_continued(
     tmp_path: Path, memory: SignedMemory, command: CommandLine
 ) -> None:
@@ -140,6 +144,7 @@ def test_what_came_after_the_last_signature_is_said_to_wait(tmp_path: Path, memo
     assert made["size"] == OLDER, "the tiles are ahead of what is signed"
 
 
+@promise("proof, lineage", "a history has the proof of each commit that is signed")
 def test_a_history_has_the_proof_of_each_commit_that_is_signed(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
     (tree_directory(tmp_path / "memory") / "checkpoint").write_bytes(memory.note(OLDER))
@@ -165,6 +170,7 @@ def test_changed_tiles_make_no_proof(tmp_path: Path, memory: SignedMemory) -> No
         CommandLine(tmp_path / "memory").run("prove", "n1")
 
 
+@promise("proof, http", "proofs are served")
 def test_proofs_are_served(tmp_path: Path, memory: SignedMemory) -> None:
     shutil.copytree(memory.home, tmp_path / "memory")
     with serving_http(tmp_path / "memory") as server, httpx2.Client(base_url=server.url) as client:
@@ -180,6 +186,7 @@ def test_proofs_are_served(tmp_path: Path, memory: SignedMemory) -> None:
         assert parse_proof(found.content).note == memory.note()
 
 
+@promise("proof, command", "whoever gets a proof checks it by a command")
 def test_whoever_gets_a_proof_checks_it_by_a_command(
     tmp_path: Path, memory: SignedMemory, command: CommandLine
 ) -> None:

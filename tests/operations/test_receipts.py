@@ -27,6 +27,7 @@ from tallystick.extensions.proofs.receipt import check_receipt
 from tests.command_line import CommandLine, commits_in
 from tests.journeys.work_client import worker
 from tests.mcp_client import call
+from tests.promises import promise
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN, STRANGER
 
 TRUST = Trust((KEY.verifier,))
@@ -132,6 +133,7 @@ def ours_accepts(receipt: dict[str, Any], proof: bytes | None, trust: Trust = TR
 # -- what they say
 
 
+@promise("receipt", "a receipt is accepted by other people's verifiers and ours")
 def test_a_receipt_is_accepted_by_other_peoples_verifiers_and_ours(done: Done) -> None:
     for name in ("refunds", "unclaimed"):
         receipt = done.receipt(name)
@@ -140,6 +142,7 @@ def test_a_receipt_is_accepted_by_other_peoples_verifiers_and_ours(done: Done) -
         assert ours_accepts(receipt, done.proof(name))
 
 
+@promise("receipt, contents", "a receipt tells of the task, its evidence with digests, and its log entry")
 def test_a_receipt_tells_of_the_task_its_evidence_and_its_log_entry(done: Done) -> None:
     statement, task = done.statement("refunds"), done.tasks["refunds"]
     shown = check_receipt(json.dumps(done.receipt("refunds")).encode(), done.proof("refunds"), TRUST, task=task)
@@ -162,6 +165,7 @@ def test_a_receipt_tells_of_the_task_its_evidence_and_its_log_entry(done: Done) 
     assert said["log"]["index"] == parse_proof(done.proof("refunds")).index  # type: ignore[union-attr]  # of a commit
 
 
+@promise("receipt, cites", "a receipt names what was read while the task was claimed, as it was then")
 def test_a_receipt_names_what_was_read_while_the_task_was_claimed_as_it_was_then(done: Done) -> None:
     said = done.statement("refunds")["predicate"]
     facts = [each for each in commits_in(done.shell.base / "_system" / "log") if b"refund-rule" in each.payload]
@@ -171,6 +175,7 @@ def test_a_receipt_names_what_was_read_while_the_task_was_claimed_as_it_was_then
     assert said["citesUnknown"] == ["the audit log does not name what 1 searches and listings showed"]
 
 
+@promise("receipt, cites unknown", "where the audit does not tell what was read, the receipt says so")
 def test_where_the_audit_does_not_tell_the_receipt_says_so(done: Done, tmp_path: Path) -> None:
     said = done.statement("unclaimed")["predicate"]
     assert (said["claimedOn"], said["claims"], said["cites"]) == (None, [], [])
@@ -192,6 +197,7 @@ def copied(done: Done, directory: Path) -> CommandLine:
 # -- by commands
 
 
+@promise("receipt, offline", "a receipt is checked offline, with the proof beside it and a verifier key")
 def test_a_receipt_is_checked_offline_with_the_proof_beside_it(done: Done, tmp_path: Path) -> None:
     elsewhere = CommandLine(tmp_path / "no memory")
     file, vkey = done.files / f"{done.tasks['refunds']}.receipt.json", done.files / "vkey"
@@ -211,6 +217,7 @@ def test_a_receipt_is_checked_offline_with_the_proof_beside_it(done: Done, tmp_p
     assert (wrong.code, "the proof of its log entry is missing" in wrong.out) == (1, True)
 
 
+@promise("receipt, keys", "without a key no receipt is made, and none is believed")
 def test_without_a_key_nothing_is_signed_and_nothing_is_believed(done: Done, tmp_path: Path) -> None:
     shell = copied(done, tmp_path)
     (shell.base / "tallystick.toml").unlink()
@@ -233,6 +240,7 @@ def test_only_what_is_done_gets_a_receipt(done: Done, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@promise("receipt, redaction", "a receipt stays valid when the log grows and when the task is redacted")
 def test_a_receipt_stays_valid_when_the_log_grows_and_when_the_task_is_redacted(done: Done, tmp_path: Path) -> None:
     shell = copied(done, tmp_path)
     made = shell.run("receipt", done.tasks["refunds"], "-o", tmp_path, "--json").json
@@ -324,6 +332,7 @@ ALTERED = {
 }
 
 
+@promise("receipt, altered", "an altered receipt is refused by everybody")
 @pytest.mark.parametrize("change", ALTERED.values(), ids=ALTERED)
 def test_an_altered_statement_is_refused_by_everybody(done: Done, change: Callable[[dict[str, Any]], None]) -> None:
     forged = restated(done.receipt("refunds"), change, None)
@@ -387,6 +396,7 @@ CONTRADICTING = {
 }
 
 
+@promise("receipt, log entry", "what the log entry does not bear out is refused, even if the log signed it")
 @pytest.mark.parametrize("change", CONTRADICTING.values(), ids=CONTRADICTING)
 def test_what_the_log_entry_does_not_bear_out_is_refused_even_if_the_log_signed_it(
     done: Done, change: Callable[[dict[str, Any]], None]
@@ -429,6 +439,7 @@ def test_what_is_no_envelope_is_refused(done: Done, data: bytes) -> None:
         check_receipt(data, done.proof("refunds"), TRUST)
 
 
+@promise("receipt, other proof", "the proof beside a receipt must be that of its log entry")
 def test_the_proof_beside_it_must_be_that_of_its_entry(done: Done) -> None:
     receipt = done.receipt("refunds")
     proof = parse_proof(done.proof("refunds"))

@@ -11,6 +11,7 @@ import pytest
 
 from tests import timeouts
 from tests.command_line import CommandLine, commits_in, node
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 LONG_AGO = "2020-01-01T00:00:00.000Z"
@@ -39,6 +40,7 @@ def verifying(shell: CommandLine) -> list[str]:
     return [each["verifies"] for each in made if "verifies" in each]
 
 
+@promise("tallystick stale", "everything stale is listed with why and since when")
 def test_everything_stale_is_listed_with_why_and_since(shell: CommandLine, checkout: Checkout) -> None:
     shell.write(
         node("past", stale_after=LONG_AGO),
@@ -68,6 +70,7 @@ def test_everything_stale_is_listed_with_why_and_since(shell: CommandLine, check
     assert "3 stale facts, 0 contradictions" in drawn.err
 
 
+@promise("tallystick stale, contradictions", "two authors who differ within a short time are listed, not judged")
 def test_two_authors_who_differ_within_a_short_time_are_listed_until_somebody_verifies(shell: CommandLine) -> None:
     shell.write(
         by("ann", node("port", value=1, text="same")),
@@ -85,6 +88,7 @@ def test_two_authors_who_differ_within_a_short_time_are_listed_until_somebody_ve
     assert shell.run("stale", "--json").json["contradictions"] == []
 
 
+@promise("tallystick stale, gone", "a cited file that is gone, and facts that supersede each other, are listed")
 def test_a_file_that_is_gone_and_facts_that_supersede_each_other_are_listed(
     shell: CommandLine, checkout: Checkout
 ) -> None:
@@ -134,6 +138,7 @@ def test_nothing_to_say_of_an_empty_memory_and_hostile_names_are_drawn_escaped(s
     assert "\u202e" not in shell.run("stale").out
 
 
+@promise("X24, work, processes", "processes that notice at once make one node")
 def test_processes_that_notice_at_once_make_one_node(shell: CommandLine, checkout: Checkout) -> None:
     shell.write(node("past", stale_after=LONG_AGO))
     environ = {"BASE_PATH": str(shell.base), "TALLYSTICK_STALE_MAKES_WORK": "true", "PATH": "/usr/bin:/bin"}

@@ -13,6 +13,7 @@ from tallystick.cli.tool_client import ask
 from tallystick.config import CHECKPOINT_KEY_VARIABLE
 from tallystick.extensions.why import explanation as why
 from tests.command_line import CommandLine, commits_in, edge, node
+from tests.promises import promise
 from tests.signed_memory import KEY, NEXT_KEY, ORIGIN
 from tests.toolsets.knowledge.agents import Checkout
 
@@ -66,6 +67,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path / "base", checkout)
 
 
+@promise("why, line", "a line leads to its commit, task, evidence, and what was read for it with its authors")
 def test_a_line_leads_to_its_task_evidence_and_what_was_read_with_its_authors(shop: Shop) -> None:
     shop.shell.write(
         node("limits", "note") | {"actor": "ben"},
@@ -109,6 +111,7 @@ def test_a_line_leads_to_its_task_evidence_and_what_was_read_with_its_authors(sh
     assert "? things were looked up" in drawn
 
 
+@promise("why, receipt", "a task that is done leads to its receipt, and whether that verifies")
 def test_a_task_that_is_done_leads_to_its_receipt_and_whether_that_verifies(shop: Shop) -> None:
     task = shop.claim("ann")
     wrote = shop.commit("one\nretry(3)\n")
@@ -140,6 +143,7 @@ def test_a_task_that_is_done_leads_to_its_receipt_and_whether_that_verifies(shop
     assert any("there is no receipt of it: the commit is number" in gap for gap in changed["gaps"])
 
 
+@promise("why, gaps", "links that are not known are said to be")
 def test_links_that_are_not_known_are_said_to_be(shop: Shop) -> None:
     shop.call("ann", "graph_open", project="shop")
     wrote = shop.commit("one\n")
@@ -159,6 +163,7 @@ def test_links_that_are_not_known_are_said_to_be(shop: Shop) -> None:
     assert "reads" not in newest
 
 
+@promise("why, evidence", "only evidence of git that names the commit, or seven digits of it, leads to a task")
 def test_only_evidence_of_git_that_names_the_commit_leads_to_a_task(shop: Shop) -> None:
     wrote = shop.commit("one\n")
     shop.call("ann", "graph_open", project="shop")
@@ -177,6 +182,7 @@ def test_only_evidence_of_git_that_names_the_commit_leads_to_a_task(shop: Shop) 
     assert [task["summary"] for task in shop.why(f"{PAGE}:1")["tasks"]] == ["prefix", "whole"]
 
 
+@promise("why, file", "a file leads to its knowledge, and to tasks by commit and by name")
 def test_a_file_leads_to_its_knowledge_and_to_tasks_by_commit_and_by_name(shop: Shop) -> None:
     first = shop.commit("one\n")
     shop.commit("two\n")
@@ -219,6 +225,7 @@ def test_many_tasks_and_facts_are_looked_at_in_parts_and_the_newest_are_shown(
     assert [fact["id"] for fact in found["knowledge"]] == ["fact 0", "fact 1"]
 
 
+@promise("why, policy", "what may not be read is neither shown nor counted")
 def test_what_may_not_be_read_is_neither_shown_nor_counted(shop: Shop, tmp_path: Path) -> None:
     policy = tmp_path / "hiding.rego"
     policy.write_text(HIDING)
@@ -270,6 +277,7 @@ def test_names_in_commits_cannot_steer_the_terminal(shop: Shop) -> None:
     assert "\x1b" not in shop.shell.run("why", f"{PAGE}:1").out
 
 
+@promise("why, off", "the tool is off unless its toolset is chosen")
 def test_the_tool_is_off_unless_its_toolset_is_chosen() -> None:
     from tallystick.server.dispatch import choose
 

@@ -17,6 +17,7 @@ from tallystick.extensions.proofs import witness as witnessing
 from tallystick.extensions.proofs.routes.witness import PATH, witness_app
 from tallystick.extensions.proofs.witness import Seen, Witness
 from tallystick.extensions.proofs.witness_request import encode_request, parse_request
+from tests.promises import promise
 
 ORIGIN = "memory.example/team"
 SECONDS = 1_790_000_000
@@ -107,6 +108,7 @@ def refusals() -> Iterator[tuple[str, bytes, int]]:
     yield "too much", b"old 5\n\n" + b"x" * 100_000, 413
 
 
+@promise("witness, standard", "everything but a continuation is refused as the standard says")
 @pytest.mark.parametrize(("body", "status"), [pytest.param(b, s, id=name) for name, b, s in refusals()])
 def test_everything_else_is_refused_as_the_standard_says(witness: Witness, body: bytes, status: int) -> None:
     assert ask(witness, request(0, 5)).status_code == 200
@@ -122,6 +124,7 @@ def test_other_methods_and_paths_are_not_served(witness: Witness) -> None:
     assert ask(witness, b"", "GET").status_code == 405
 
 
+@promise("witness, durable", "what was seen is kept before it is signed")
 def test_what_was_seen_is_kept_before_it_is_signed(tmp_path: Path, witness: Witness) -> None:
     class Broken(SignerKey, frozen=True):
         def signature_line(self, text: str, *, seconds: int | None = None) -> str:

@@ -15,6 +15,7 @@ from tallystick import __version__, config
 from tallystick.app import toolsets
 from tallystick.extensions.hooks.clients import KINDS, Client, Event, hears
 from tests.plugins.skills import PLUGIN
+from tests.promises import promise
 
 PORTABLE = PLUGIN.parent / "agent-plugins/tallystick"
 MARKETPLACE = PLUGIN.parents[1] / ".claude-plugin/marketplace.json"
@@ -26,6 +27,7 @@ def read(path: Path) -> dict[str, Any]:
     return loaded
 
 
+@promise("plugin, one", "every host is told the same name, version and description")
 def test_every_host_is_told_the_same_name_version_and_description() -> None:
     portable, ours = read(PORTABLE / "plugin.json"), read(PLUGIN / ".claude-plugin/plugin.json")
     assert {key: value for key, value in portable.items() if key != "$schema"} == {
@@ -66,6 +68,7 @@ def kind(handler: dict[str, Any], client: Client) -> str:
     return found[1]
 
 
+@promise("plugin, hooks", "each host asks for itself at every event that it listens to")
 @pytest.mark.parametrize("client", HOOKS)
 def test_each_host_asks_for_itself_at_every_event_that_it_listens_to(client: Client) -> None:
     listening = [kind for kind in KINDS if hears(Event(kind, client, "", Path()))]

@@ -13,6 +13,7 @@ import pytest
 from tallystick import app, config
 from tests.mcp_client import call, connect
 from tests.plugins import skills
+from tests.promises import promise
 from tests.tokens import IS_INSTALLED, count_tokens
 
 SETTINGS = config.load(environ={})
@@ -38,6 +39,7 @@ def test_a_skill_says_what_it_is_for_and_when_to_use_it(name: str) -> None:
     assert len(matter["description"]) <= 400
 
 
+@promise("skills, short", "a skill costs at most a thousand tokens, and all their descriptions 350")
 @pytest.mark.skipif(not IS_INSTALLED, reason="the tokenizer comes with make test")
 def test_a_skill_is_read_in_no_time() -> None:
     assert max(count_tokens([skills.text(name) for name in skills.NAMES])) <= 1000
@@ -60,6 +62,7 @@ ATTRIBUTES = {"cites", "stale_after", "supersedes", "verified"}
 KNOWN = {*TOOLS, *skills.NAMES, *ANSWERED, *ATTRIBUTES, "tallystick", "tallystick recall", "null", "fresh: false"}
 
 
+@promise("skills, real", "a skill names only tools, arguments and answers that there are")
 @each_skill
 def test_a_skill_names_only_tools_arguments_and_answers_that_there_are(name: str) -> None:
     words = {word for tool in TOOLS.values() for word in _words(tool.input.model_json_schema())}
@@ -76,6 +79,7 @@ def repository(tmp_path: Path) -> Path:
     return repository
 
 
+@promise("skills, work", "what the skills tell an agent to call succeeds as it stands there")
 async def test_what_the_skills_tell_an_agent_to_call_succeeds_as_it_stands_there(
     repository: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from tallystick.policy import Action, Decision, Principal, Request, rego
 from tallystick.policy.bundle import SHIPPED, Bundle, Module, find_bundle, read_bundle
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.rego import Engine, RegoError, engine_for
+from tests.promises import promise
 
 HEAD = "package own\nimport rego.v1\n"
 T = TypeVar("T")
@@ -145,6 +146,7 @@ def test_each_thread_asks_an_engine_of_its_own() -> None:
     assert found == [Decision(True, "role writer may READ", "rbac@2")] * 4
 
 
+@promise("L30, too slow", "one that took too long is a denial")
 def test_a_decision_that_took_too_long_is_a_denial() -> None:
     policy = Embedded(bundle("decision if count(numbers.range(1, 20000)) > 0"), timeout_ms=0.5)
     assert (policy.decide(ASK).allowed, policy.decide(ASK).fault) == (False, "timeout")

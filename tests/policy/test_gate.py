@@ -23,6 +23,7 @@ from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import ATTEMPTS_MAX, Authorization, DecisionPending, Gate
 from tallystick.policy.replay import replay
 from tests.policy.gated_partition import AwaitedPolicy, GatedPartition
+from tests.promises import promise
 
 ALICE = Principal(actor="alice", roles=("writer",), tool="memory.write")
 BOB = Principal(actor="bob", roles=("writer",), tool="memory.write")
@@ -55,6 +56,7 @@ def yes(version: str = "v1") -> Decision:
     return Decision(True, "yes", version)
 
 
+@promise("L25, denial", "a denied write says who, what and whose, and leaves the log untouched")
 async def test_a_denied_write_leaves_the_log_untouched_and_says_why(tmp_path: Path) -> None:
     async with gated(Embedded("rbac"), tmp_path) as store:
         await store.put(ALICE, "entity_789")
@@ -210,6 +212,7 @@ async def test_a_repeated_question_is_answered_from_the_cache_and_says_so(tmp_pa
     assert (policy.asked, len(hits), sum(hits)) == (1, 100, 99)
 
 
+@promise("L32", "a write forgets what was decided about the resource")
 async def test_a_write_forgets_what_was_decided_about_the_resource(tmp_path: Path) -> None:
     policy = Counting(lambda request: yes())
     async with gated(policy, tmp_path) as store:
@@ -379,6 +382,7 @@ async def test_an_engine_that_fails_denies_and_is_reported_once(
     assert len([record for record in caplog.records if "policy incident" in record.message]) == 1
 
 
+@promise("L30, slow", "a slow decision is let through with a warning")
 async def test_a_slow_decision_is_let_through_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate(Counting(lambda request: yes()), slo_ms=0.0)
     authorization = Authorization(gate, ALICE, Action.READ)
@@ -408,6 +412,7 @@ def test_a_strict_gate_denies_while_nothing_can_be_written_down(tmp_path: Path, 
 # -- the proof of the pudding
 
 
+@promise("FR-003, decisions replay", "the audit log replayed through the policy gives the same decisions")
 async def test_the_audit_log_replayed_through_the_policy_gives_the_same_decisions(tmp_path: Path) -> None:
     people = [
         Principal(actor, roles=roles)

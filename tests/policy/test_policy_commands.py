@@ -16,6 +16,7 @@ from tallystick.policy import Action, Decision, Principal, Request, denial
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.gate import event_of
 from tests.command_line import CommandLine, CommandResult
+from tests.promises import promise
 
 Policy = Callable[..., CommandResult]
 
@@ -166,6 +167,7 @@ def test_explain_answers_for_a_line_of_the_audit_log(policy: Policy, audited: Pa
             policy("explain", "--seq", seq)
 
 
+@promise("FR-003, dry run", "a candidate policy is tried on what really happened")
 def test_replay_tells_what_another_policy_would_have_decided(policy: Policy, audited: Path) -> None:
     (audited / "own.rego").write_text(LENIENT)
     found = policy("replay", "own.rego", "--json")

@@ -14,6 +14,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.policy import Action, Principal, Request
 from tallystick.policy.breaker import Breaker
 from tallystick.policy.remote import ANSWER_BYTES_MAX, Remote
+from tests.promises import promise
 
 ASK = Request(Principal(actor="ada", roles=("admin",)), Action.READ, "plan")
 YES = b'{"result":{"result":true,"reason":"yes","policy_version":"v1"}}'
@@ -76,6 +77,7 @@ async def test_the_question_is_put_as_opa_wants_it() -> None:
     )
 
 
+@promise("L29", "a yes in any of its forms is a yes")
 @pytest.mark.parametrize(
     "body",
     [
@@ -114,6 +116,8 @@ LIES = {
 }
 
 
+@promise("OWASP API10, policy servers", "an answer that is no answer is a no")
+@promise("L29, twice", "an answer of the policy server that says a thing twice is a no")
 @pytest.mark.parametrize("name", LIES)
 async def test_an_answer_that_is_no_answer_is_a_no(name: str) -> None:
     body, fault = LIES[name]
@@ -122,6 +126,7 @@ async def test_an_answer_that_is_no_answer_is_a_no(name: str) -> None:
     assert (found.allowed, found.fault, found.cacheable) == (False, fault, False)
 
 
+@promise("attack: a lying OPA", "a yes under another status is a no")
 @pytest.mark.parametrize("status", ["201 Created", "302 Found", "400 Bad Request", "401 Unauthorized", "500 Oops"])
 async def test_a_yes_under_another_status_is_a_no(status: str) -> None:
     async with server(answering(YES, status, "Location: /yes\r\n")) as url, Remote(url, timeout_ms=600_000) as remote:
@@ -162,6 +167,7 @@ async def babbling(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await writer.drain()
 
 
+@promise("attack: a slow OPA", "one that does not come to an end is left")
 @pytest.mark.parametrize(
     ("behave", "timeout_ms", "fault"),
     [
@@ -178,6 +184,7 @@ async def test_a_server_that_does_not_come_to_an_end_is_left(behave: Behave, tim
     assert (found.allowed, found.fault) == (False, fault)
 
 
+@promise("L30, breaker", "a dead server is asked no more until the pause is over")
 async def test_a_dead_server_is_asked_no_more_until_the_pause_is_over() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -191,6 +198,7 @@ async def test_a_dead_server_is_asked_no_more_until_the_pause_is_over() -> None:
             assert [(await remote.ask(ASK)).fault for _ in range(2)] == ["unreachable", "breaker"]
 
 
+@promise("attack: an OPA that comes back", "one that answers again is trusted again")
 async def test_a_server_that_comes_back_is_trusted_again() -> None:
     now = 0.0
     is_awake = False

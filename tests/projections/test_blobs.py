@@ -12,6 +12,7 @@ import pytest
 from tallystick.projections.blobs import BlobProof, prove_blobs
 from tests.projections.test_views import redact
 from tests.projections.workspace import DEFINITIONS, Workspace, connection, memory, text
+from tests.promises import promise
 
 LARGE = "Many words. " * 30_000
 
@@ -35,6 +36,7 @@ def test_blobs_that_are_whole_are_counted(workspace: Workspace) -> None:
     assert progress[-1] == 2 * len(LARGE)
 
 
+@promise("proof, blobs", "verify names a blob that a commit names and that is missing or damaged, and its entity")
 @pytest.mark.parametrize("entity", ["book", "next"])
 def test_a_changed_byte_is_named_with_its_entity(workspace: Workspace, entity: str) -> None:
     path = _blob_of(workspace, entity)
@@ -83,6 +85,7 @@ def test_what_was_redacted_and_is_gone_is_right(workspace: Workspace) -> None:
     assert prove_blobs(workspace.home) == BlobProof(1, len(LARGE), [])
 
 
+@promise("L51, blobs", "verify names a blob that a redaction should have removed")
 def test_what_was_redacted_and_is_still_there_is_named(workspace: Workspace) -> None:
     blob = _blob_of(workspace, "book")
     kept = blob.read_bytes()

@@ -14,6 +14,7 @@ from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings, load
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.proofs.keys import load_keys, parse_keys, read_key_file, write_key_file
 from tallystick.log.checkpoint import read_verifier_keys
+from tests.promises import promise
 
 NAME = "memory.example/team"
 # As Go's sumdb/note documents its own keys: name, id and seed of its example.
@@ -51,6 +52,7 @@ def test_a_key_tells_its_secret_in_no_message(key: SignerKey) -> None:
         assert secret[:20] not in str(refused.value)
 
 
+@promise("checkpoint, keys", "a file, the environment and a command give the same keys")
 def test_a_file_the_environment_and_a_command_give_the_same_keys(tmp_path: Path, key: SignerKey) -> None:
     path = key_file(tmp_path, key)
     command = f"{sys.executable} -c \"print(open('{path}').read())\""
@@ -83,6 +85,7 @@ def test_a_key_file_that_others_may_touch_is_refused(tmp_path: Path, key: Signer
     assert refused.value.hint == f"chmod 600 {path}"
 
 
+@promise("checkpoint, key outside", "a key in the base is refused, also behind a link")
 def test_a_key_in_the_base_is_refused_also_behind_a_link(tmp_path: Path, key: SignerKey) -> None:
     base = tmp_path / "base"
     base.mkdir()

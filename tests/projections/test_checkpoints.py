@@ -35,6 +35,7 @@ from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 
 ORIGIN = "memory.example/team"
 
@@ -142,6 +143,7 @@ def test_nothing_is_signed_without_a_key_or_a_commit(tmp_path: Path, key: Signer
     assert read_kept(tmp_path) is None
 
 
+@promise("checkpoint, when", "it is signed at most once a second, and at the end")
 def test_it_is_signed_at_most_once_a_second_and_at_the_end(tmp_path: Path, log: FilesLog, key: SignerKey) -> None:
     first = signed(tmp_path, key)
     grow(log, 1)
@@ -207,6 +209,7 @@ def test_a_key_of_another_name_does_not_go_on_with_this_log(tmp_path: Path, log:
     assert read_kept(tmp_path) == first
 
 
+@promise("checkpoint, continued", "another history is never signed, whatever its length")
 @pytest.mark.parametrize("count", [2, 3, 9])
 def test_another_history_is_never_signed_whatever_its_length(
     tmp_path: Path, log: FilesLog, key: SignerKey, count: int
@@ -232,6 +235,7 @@ def test_a_checkpoint_whose_signature_fails_is_not_gone_on_from(tmp_path: Path, 
     following.close()
 
 
+@promise("checkpoint, whose", "a checkpoint that none of our keys signed is not gone on from")
 def test_a_checkpoint_that_none_of_our_keys_signed_is_not_gone_on_from(
     tmp_path: Path, log: FilesLog, key: SignerKey
 ) -> None:
@@ -311,6 +315,7 @@ for number in range(20):
 """
 
 
+@promise("checkpoint, processes", "processes that sign together never sign two histories")
 def test_processes_that_sign_together_never_sign_two_histories(tmp_path: Path, key: SignerKey) -> None:
     home, keys = tmp_path / "home", tmp_path / "key"
     write_key_file(keys, [key], base=home)

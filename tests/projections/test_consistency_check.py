@@ -34,6 +34,7 @@ from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.test_views import redact
 from tests.projections.workspace import DEFINITIONS, Workspace, connection, gone, memory, text
+from tests.promises import promise
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +229,7 @@ HARMS: dict[str, tuple[Callable[[Path], object], str, str, str, str]] = {
 }  # fmt: skip
 
 
+@promise("proof, views", "verify --views names what differs from a replay, and it is right when it is built again")
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_difference_is_named_and_gone_when_it_is_built_again(home: Path, harm: str) -> None:
     do, name, where, key, what = HARMS[harm]

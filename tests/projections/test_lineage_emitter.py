@@ -23,6 +23,7 @@ from tallystick.projections.registry import Place
 from tallystick.tenant_projections import AllProjections
 from tests import timeouts
 from tests.commits_by_hand import draft, entries, node
+from tests.promises import promise
 
 
 class FakeEndpoint:
@@ -192,6 +193,7 @@ def test_what_could_not_be_handed_on_is_when_the_place_is_back(team: Team) -> No
     team.close()
 
 
+@promise("FR-005, feed, tenants", "what one tenant's events meet does not hold up the others'")
 def test_an_event_that_is_refused_holds_up_its_own_tenant_only(team: Team) -> None:
     team.write("acme", "a")
     team.write("globex", "b")

@@ -35,6 +35,7 @@ from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, entries, node
 from tests.nats_cluster import free_ports
 from tests.projections.openlineage_schemas import faults_of
+from tests.promises import promise
 
 RUN = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}
 SECRET = "kept.to.ourselves@example.org"
@@ -75,6 +76,7 @@ def told(*drafts: Draft) -> list[Event]:
 # -- what an event says
 
 
+@promise("FR-005, OpenLineage", "every kind of commit gives events that conform")
 @pytest.mark.parametrize("context", [RUN, {"job_id": "j"}, {"dataset_id": "d"}, None], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.verb)
 def test_every_event_conforms_to_the_official_schemas(operation: Operation, context: dict[str, str] | None) -> None:
@@ -110,6 +112,7 @@ def test_the_schemas_do_find_faults(path: tuple[Any, ...], value: Any) -> None:
     assert faults_of(event) != []
 
 
+@promise("L47, run ids", "a run that is no UUID becomes one, and keeps its name in a facet")
 def test_run_job_and_dataset_are_those_that_the_writer_named() -> None:
     event = told(in_run(OPERATIONS[0], RUN))[-1]
     assert UUID(event["run"]["runId"]).version == 5
@@ -122,6 +125,7 @@ def test_run_job_and_dataset_are_those_that_the_writer_named() -> None:
     assert event["outputs"][0]["name"] == RUN["dataset_id"]
 
 
+@promise("L47, no context", "run, job and dataset are made of actor, operation and type")
 def test_what_nobody_named_is_made_of_actor_operation_and_type() -> None:
     event = told(in_run(OPERATIONS[0], None))[-1]
     facet = event["run"]["facets"]["tallystick_commit"]
@@ -156,6 +160,7 @@ def test_a_run_of_one_name_is_another_run_for_another_tenant_and_never_a_draft()
     assert len({run_of(ours), run_of(theirs), run_of(unnamed)}) == 3
 
 
+@promise("L47, start", "a run starts once, with its first commit")
 def test_a_run_starts_once_with_its_first_commit() -> None:
     batch = Draft((node("a"), node("b")), actor="writer", tool="test")
     events = told(in_run(node("x"), RUN), batch, in_run(node("y"), RUN), in_run(node("z"), {"run_id": "other"}))
@@ -222,6 +227,7 @@ def emitting(system: Path, sink: Any, kind: str = "note") -> tuple[LineageEmitte
     return emitter, ProjectionWorker(log, emitter, lock=system / f"{emitter.name}.lock")
 
 
+@promise("L47, feed", "every commit is emitted in order, and the next process goes on")
 def test_every_commit_is_emitted_once_in_order_and_the_next_process_goes_on(tmp_path: Path, log: FilesLog) -> None:
     for number in range(250):
         append(log, in_run(node(f"n{number}"), {"run_id": f"run-{number % 3}"}))
@@ -236,6 +242,7 @@ def test_every_commit_is_emitted_once_in_order_and_the_next_process_goes_on(tmp_
     assert place.starts() == 3
 
 
+@promise("L47, at least once", "what was refused is emitted again, and nothing is passed over")
 def test_what_was_refused_is_emitted_again_and_nothing_is_passed_over(tmp_path: Path, log: FilesLog) -> None:
     for number in range(250):
         append(log, draft(node(f"n{number}")))

@@ -23,6 +23,7 @@ from tallystick.extensions.proofs.tiles import Tiles, TilesProjection, entry_of,
 from tallystick.log import Entry, Head, head_after, tree_directory
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 
 SIZES = (1, 2, 255, 256, 257, 511, 512, 700)
 
@@ -76,6 +77,7 @@ def test_a_tile_lies_where_the_standard_says(number: int, width: int, path: str)
     assert tile_path(0, number, width) == path
 
 
+@promise("tree, entries", "the tree is over the record hashes of commits")
 @pytest.mark.parametrize("size", SIZES)
 def test_the_root_is_that_of_the_record_hashes(tmp_path: Path, entries: list[Entry], size: int) -> None:
     applied(tmp_path, entries, size)
@@ -113,6 +115,7 @@ def test_the_entries_tile_holds_what_the_leaves_hash(tmp_path: Path, entries: li
     assert [sha256(b"\x00" + each[2:]).digest() for each in found] == leaves(entries, 256)
 
 
+@promise("tiles, crash", "tiles that a crash left without a place are written again")
 def test_tiles_that_a_crash_left_without_a_place_are_written_again(tmp_path: Path, entries: list[Entry]) -> None:
     applied(tmp_path, entries, 300)
     place = tree_directory(tmp_path) / "place"

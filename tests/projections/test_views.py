@@ -31,6 +31,7 @@ from tests.projections.workspace import (
     memory,
     text,
 )
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[2]
 PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -675,6 +676,7 @@ def test_what_was_edited_before_a_redaction_goes_with_it(workspace: Workspace) -
     assert [path.read_text() for path in workspace.path("_content/nodes").iterdir()] == ["[REDACTED]"]
 
 
+@promise("L51, M13, connections", "a redaction of a connection leaves nothing of its content file or blob")
 def test_a_redaction_of_a_connection_leaves_nothing_of_what_it_forgets(workspace: Workspace) -> None:
     secret = "SECRETSECRETSECRETSECRET"
     ends = ("e1", "p", "NextAction", "a")

@@ -17,6 +17,7 @@ from tallystick.log import checkpoint_path, tree_directory
 from tallystick.log.checkpoint import Known, read_kept, read_known
 from tallystick.log.files import FilesLog
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 
 ORIGIN = "memory.example/team"
 KEY = SignerKey.generate(ORIGIN)
@@ -130,6 +131,7 @@ def test_what_is_no_cosignature_is_not_kept(log: FilesLog, reply: Reply, problem
     assert read_kept(log.system.parent) == known
 
 
+@promise("witness, split view", "a log with two histories finds no witness for the second")
 def test_a_log_with_two_histories_finds_no_witness_for_the_second(tmp_path: Path, log: FilesLog) -> None:
     ada = witness(tmp_path / "ada", ADA)
     cosign(log.system.parent, grown(log, 3), Witnesses(addresses(ada=ADA), Wire(ada=ada)))

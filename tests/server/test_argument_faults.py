@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.server.http import http_app
+from tests.promises import promise
 from tests.server.fast_paths import (
     ENVELOPE,
     INITIALIZED,
@@ -62,16 +63,19 @@ def check(answer: Any, *, in_result: bool) -> None:
     assert result["content"] == [{"type": "text", "text": WORDS}]
 
 
+@promise("L23, stdio", "bad arguments are a JSON-RPC error up to 2025-06-18, and then a result that the model reads")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_over_stdio_the_version_says_whether_the_model_reads_of_it(version: str, fast_path: bool) -> None:
     check(over_stdio(version, fast_path=fast_path), in_result=version not in OLD)
 
 
+@promise("L23, HTTP", "over HTTP too, on the fast path and through the SDK")
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_over_http_the_version_says_whether_the_model_reads_of_it(version: str, fast_path: bool) -> None:
     check(await over_http(version, fast_path=fast_path), in_result=version not in OLD)
 
 
+@promise("L23, setting", "validation_errors says otherwise for every version")
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
 @pytest.mark.parametrize("where", ["rpc", "result"])
 async def test_the_setting_goes_first(version: str, where: str, fast_path: bool) -> None:
@@ -79,6 +83,7 @@ async def test_the_setting_goes_first(version: str, where: str, fast_path: bool)
     check(answer, in_result=where == "result")
 
 
+@promise("L23, others", "the other vocabularies answer in their own shape")
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
 async def test_other_vocabularies_keep_their_own_shape(version: str, fast_path: bool) -> None:
     result = (await over_http(version, fast_path=fast_path, tool="plain_echo"))["result"]
@@ -95,6 +100,7 @@ async def test_a_header_of_another_version_changes_nothing_of_what_was_agreed_on
     check(answer.body, in_result=False)
 
 
+@promise("L23, id, session", "whoever has no session is told so under the request's id")
 @pytest.mark.parametrize("named", [(), (("mcp-session-id", "of nobody"),)], ids=["no session", "an unknown session"])
 async def test_whoever_has_no_session_is_told_so_under_the_requests_id(named: Any, fast_path: bool) -> None:
     application = Application(http_app(offer(), hosts=["memory.example"], fast_path=fast_path))

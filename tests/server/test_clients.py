@@ -15,6 +15,7 @@ from tallystick.server.http import http_app
 from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import principal_of
 from tallystick.sessions import Sessions
+from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import (
     ENVELOPE,
@@ -55,6 +56,7 @@ def answers(told: list[Any]) -> list[list[str]]:
 # -- stdio
 
 
+@promise("X7", "a client is called as it calls itself where nothing else names it")
 @pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 def test_over_stdio_a_client_is_called_as_it_calls_itself_and_the_process_is_its_session(fast_path: bool) -> None:
     served = sample.offer(names_clients=True)

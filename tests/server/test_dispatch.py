@@ -16,6 +16,7 @@ from tallystick.server import dispatch
 from tallystick.server.answers import status_of
 from tallystick.server.dispatch import Broken, Done, OfferedTool, Outcome, Refused, Tools, call, choose
 from tallystick.toolsets import Answer
+from tests.promises import promise
 from tests.server.sample import PLAIN, SECRET, TOOLSETS, offer, principal_of
 
 pytestmark = pytest.mark.anyio
@@ -64,6 +65,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+@promise("OWASP API3, mass assignment", "arguments that a tool does not know are refused by name")
 @pytest.mark.parametrize(("arguments", "problems"), FAULTS.values(), ids=FAULTS)
 async def test_every_fault_is_a_sentence_that_names_its_field(arguments: dict[str, Any], problems: list[str]) -> None:
     outcome = await ask("sample.write", arguments)
@@ -90,6 +92,7 @@ async def test_a_tool_answers_to_both_of_its_names(name: str) -> None:
     assert await ask(name, {"text": "hé"}) == Done({"said": "hé"}, '{"said":"hé"}'.encode())
 
 
+@promise("OWASP API4, answers", "an answer past the bound never leaves")
 async def test_an_answer_past_the_bound_never_leaves() -> None:
     assert isinstance(await ask("sample.echo", {"text": "x" * 70, "times": 1000}), Done)
     outcome = await ask("sample.echo", {"text": "x" * 76, "times": 1000})
@@ -181,6 +184,7 @@ def test_a_tool_whose_name_is_taken_is_left_out(caplog: pytest.LogCaptureFixture
     assert "'plain_echo' of 'other' is left out: 'plain' has a tool of that name" in caplog.text
 
 
+@promise("OWASP API5, read only", "a server for reading has no tool that writes")
 async def test_reading_only_leaves_out_every_tool_that_writes() -> None:
     left_out = {e.dotted for e in choose(TOOLSETS)} - {e.dotted for e in choose(TOOLSETS, read_only=True)}
     assert left_out == {"sample.write"}

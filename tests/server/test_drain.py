@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.mcp_client import ServerProcess, start_http
+from tests.promises import promise
 
 CALLERS = 4
 _JSON = {"Content-Type": "application/json"}
@@ -88,6 +89,7 @@ def test_no_call_fails_when_the_server_is_asked_to_end_and_none_that_was_acknowl
     assert {id for id in written if f'"id":"{id}"'.encode() not in log} == set()
 
 
+@promise("§5.4, drain", "a request on its way is answered when a server is asked to end")
 def test_a_request_on_its_way_when_the_end_begins_is_answered_and_probes_are_told_to_look_elsewhere(
     tmp_path: Path,
 ) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.mcp_client import ServerProcess, serving_http
+from tests.promises import promise
 
 MIB = 1 << 20
 CONNECTIONS_MAX = 100
@@ -142,12 +143,14 @@ UNFINISHED = {
 """What is said, and what is heard until the server closes."""
 
 
+@promise("OWASP API4, heads", "a head has a limit of bytes and of time, and a body of time")
 def test_who_does_not_finish_is_not_waited_for(attacked: Attacked) -> None:
     with ThreadPoolExecutor(len(UNFINISHED)) as pool:
         told = pool.map(attacked.answer, UNFINISHED)
         assert [each[:13] for each in told] == list(UNFINISHED.values())
 
 
+@promise("OWASP API4, connections", "silent connections make room for those who ask")
 def test_silent_connections_make_room(attacked: Attacked, session: str) -> None:
     before = attacked.memory()
     with ExitStack() as left_open:
@@ -164,6 +167,7 @@ def test_silent_connections_make_room(attacked: Attacked, session: str) -> None:
     assert grown < 50 * MIB
 
 
+@promise("OWASP API4, pipelining", "who reads no answers is not read")
 def test_who_asks_and_asks_and_reads_nothing_is_not_read(attacked: Attacked, session: str) -> None:
     before = attacked.memory()
     data = memoryview(TOOLS * (20 * MIB // len(TOOLS)))
@@ -186,6 +190,7 @@ def test_who_asks_and_asks_and_reads_nothing_is_not_read(attacked: Attacked, ses
     assert grown < 100 * MIB
 
 
+@promise("OWASP API4, sessions", "sessions without number cost others nothing")
 def test_sessions_without_number_cost_others_nothing(attacked: Attacked, session: str) -> None:
     before = attacked.memory()
     message = json.dumps(hello({"experimental": {"x": {"y": "z" * 1_000}}})).encode()

@@ -13,6 +13,7 @@ import pytest
 from tallystick.errors import InvalidArgument
 from tallystick.server.guards import check_binding
 from tallystick.server.http import http_app
+from tests.promises import promise
 from tests.server.sample import offer
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +39,7 @@ async def client(**settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
         yield http
 
 
+@promise("OWASP API8, hosts and pages", "no route answers under a foreign name or to a foreign page")
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 async def test_no_route_answers_under_a_foreign_name_or_to_a_foreign_page(method: str, path: str) -> None:
     async with client() as http:
@@ -212,6 +214,7 @@ REFUSED: dict[str, bytes] = {
 }
 
 
+@promise("L23, id, HTTP", "over HTTP too")
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
 async def test_a_refusal_names_the_request(body: bytes, is_chunked: bool) -> None:
@@ -225,6 +228,7 @@ async def test_a_refusal_names_the_request(body: bytes, is_chunked: bool) -> Non
     assert answer.json()["id"] == 7
 
 
+@promise("OWASP API4, bodies", "a body is bounded, also one without a length")
 async def test_a_body_without_a_length_is_bounded_too() -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):
@@ -235,6 +239,7 @@ async def test_a_body_without_a_length_is_bounded_too() -> None:
     assert answer.status_code == 413
 
 
+@promise("OWASP API8, errors", "a bug leaves only its id")
 async def test_a_bug_outside_the_tools_leaves_only_its_id() -> None:
     def crash() -> int:
         raise RuntimeError("the inside of the house")
@@ -251,6 +256,7 @@ async def test_loopback_needs_no_issuer(host: str) -> None:
     check_binding(host, None)
 
 
+@promise("OWASP API8, binding", "beyond this machine nothing is served without an issuer")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "memory.example", ""])
 async def test_any_other_address_needs_one(host: str) -> None:
     check_binding(host, "https://issuer.example")

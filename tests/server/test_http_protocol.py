@@ -20,6 +20,7 @@ from tallystick.server.connections import TURNED_AWAY_MAX, Bounds
 from tallystick.server.front import HttpFront
 from tallystick.server.http import http_app
 from tallystick.server.http_protocol import SLICE_BYTES, HttpProtocol
+from tests.promises import promise
 from tests.server import sample
 from tests.server.connections import Served, count_answers, running, statuses
 from tests.timeouts import SECONDS
@@ -131,6 +132,7 @@ async def test_blanks_around_a_header_are_no_part_of_it() -> None:
         assert echoed(await connection.hear(1)) == ["a"]
 
 
+@promise("trailers", "what comes behind a body is no header")
 async def test_trailers_are_no_headers() -> None:
     """Behind the body nothing can be said that a guard would have had to see."""
     chunks = b"2\r\n{}\r\n0\r\nX-Tenant: acme\r\nContent-Type: application/json\r\nHost: evil.example\r\n\r\n"

@@ -17,6 +17,7 @@ from tallystick.server.http_sessions import HttpSessions
 from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import Identity
 from tallystick.sessions import Sessions
+from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import ENVELOPE, JSON_HEADERS, LEGACY, Application, HttpRequest, hello, rpc
 
@@ -125,6 +126,7 @@ def listing(session: str) -> HttpRequest:
     return HttpRequest(rpc(2, "tools/list", {}), (*JSON_HEADERS, ("mcp-session-id", session)))
 
 
+@promise("sessions, processes", "a session goes on in every process of a base, and ends for all of them")
 @pytest.mark.anyio
 @pytest.mark.parametrize("fast_path", WITH_AND_WITHOUT)
 async def test_a_session_goes_on_in_another_server_and_ends_there_for_both(fast_path: bool, tmp_path: Path) -> None:

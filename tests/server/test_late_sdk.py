@@ -20,6 +20,7 @@ from tallystick.server import stdio
 from tallystick.server.dispatch import Done, call, choose
 from tallystick.server.fast_path import handshake
 from tallystick.toolsets import Toolset
+from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import ENVELOPE, INITIALIZED, LEGACY, MODERN, RESERVED, converse, rpc, talk
 
@@ -128,6 +129,7 @@ LISTING: dict[str, list[bytes]] = {
 }
 
 
+@promise("resources, late SDK", "what clients list as they begin is answered without the SDK, and as by it")
 @pytest.mark.parametrize("script", LISTING)
 async def test_what_clients_list_as_they_begin_is_answered_as_by_the_sdk_and_without_it(
     script: str, loads: list[str], tmp_path: Path

@@ -14,6 +14,7 @@ from tallystick.server import limits
 from tallystick.server.answers import status_of
 from tallystick.server.limits import OwnBuckets, Quota, Quotas, SessionQuota, SharedBuckets, read_overrides
 from tallystick.turns import Work
+from tests.promises import promise
 
 ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")
 
@@ -66,6 +67,7 @@ def test_refused_calls_do_not_count() -> None:
     assert counter.allowed(5) == 1
 
 
+@promise("OWASP API6, flows", "a tenant's writes are counted apart from its reads and from others'")
 def test_writes_reads_and_tenants_are_counted_apart() -> None:
     counter = Counter(Quota(2, 3))
     assert counter.allowed(9, ACME) == 2
@@ -74,6 +76,7 @@ def test_writes_reads_and_tenants_are_counted_apart() -> None:
     assert counter.allowed(9, Principal("another agent", "acme")) == 0
 
 
+@promise("L53", "a tenant may have a quota of its own, or none")
 def test_a_tenant_may_have_a_quota_of_its_own_or_none() -> None:
     counter = Counter(Quota(2, 2), read_overrides(["acme=5/0"]))
     assert counter.allowed(9, ACME) == 5
@@ -81,6 +84,7 @@ def test_a_tenant_may_have_a_quota_of_its_own_or_none() -> None:
     assert counter.allowed(9, GLOBEX) == 2
 
 
+@promise("OWASP API4, rate", "a tenant that asks too much is told how long to wait")
 def test_the_refusal_says_how_long_to_wait_and_waiting_helps() -> None:
     counter = Counter(Quota(2, 0))
     counter.allowed(2)

@@ -22,6 +22,7 @@ from tallystick.server import Offer
 from tallystick.server.dispatch import Done, OfferedTool, Refused, call, choose, prepare
 from tallystick.server.schemas import input_schema, shown_schema, with_references
 from tallystick.toolsets.operation_arguments import OperationArguments, operation_faults
+from tests.promises import promise
 
 Schema = dict[str, Any]
 
@@ -97,6 +98,7 @@ KINDS: dict[str, Any] = {
 }
 
 
+@promise("FR-001, complete", "whatever fits a tool's schema has a form that the tool takes")
 @each_tool
 @settings(max_examples=15)
 @given(st.data())
@@ -253,6 +255,7 @@ async def write_sample(offer: Offer) -> None:
     await partition.commit(lambda state: Draft((edge,), actor="a", tool="memory.write"))
 
 
+@promise("FR-001, enforced", "whatever breaks a rule of a tool's schema is refused")
 @each_tool
 async def test_whatever_breaks_a_rule_of_a_tools_schema_is_refused(entry: OfferedTool, tmp_path: Path) -> None:
     schema = input_schema(entry.tool)
@@ -271,6 +274,7 @@ async def test_whatever_breaks_a_rule_of_a_tools_schema_is_refused(entry: Offere
     assert tried > 1
 
 
+@promise("FR-001, shown", "agents are shown the same rules, but for what the instructions tell once")
 @each_tool
 def test_agents_are_shown_the_same_rules_but_for_what_is_told_once(entry: OfferedTool) -> None:
     whole, shown = without_references(input_schema(entry.tool)), without_references(shown_schema(entry.tool))

@@ -14,6 +14,7 @@ from tallystick.server.dispatch import Tools, choose
 from tallystick.server.http import http_app
 from tallystick.server.instructions import write_instructions
 from tallystick.server.listing import ALWAYS_LOAD, SEARCH_HINT, Listing
+from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import (
     ENVELOPE,
@@ -46,6 +47,7 @@ def described(tools: Tools) -> dict[str, dict[str, Any]]:
 # -- instructions
 
 
+@promise("X11, when", "the instructions say when to look, to write and to claim, and how to turn the others on")
 def test_the_instructions_say_when_to_look_to_write_and_to_claim() -> None:
     said = write_instructions(default_tools())
     for line in ("- Look before", "- Write when", "- Claim before"):
@@ -75,11 +77,13 @@ def test_a_guide_is_about_tools_that_there_are() -> None:
 # -- descriptions
 
 
+@promise("X11, words", "descriptions hold the words that people use")
 def test_descriptions_hold_the_words_that_people_use() -> None:
     said = " ".join(tool["description"] for tool in described(default_tools()).values()).lower()
     assert [word for word in WORDS.split() if word not in said] == []
 
 
+@promise("X11, searches", "the first sentence says what each of the three searches is for")
 def test_the_first_sentence_says_what_each_of_the_three_searches_is_for() -> None:
     tools = described(default_tools())
     first = {
@@ -93,6 +97,7 @@ def test_the_first_sentence_says_what_each_of_the_three_searches_is_for() -> Non
 # -- for clients that defer tools
 
 
+@promise("X11, deferred", "clients that defer tools find them by words, and always have the search")
 def test_clients_that_defer_tools_find_them_by_words_and_always_have_the_search() -> None:
     tools = described(default_tools())
     assert all(len(tool["_meta"][SEARCH_HINT].split()) >= 3 for tool in tools.values())
@@ -117,6 +122,7 @@ each_version = pytest.mark.parametrize("version", [*LEGACY, MODERN])
 each_path = pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "SDK"])
 
 
+@promise("L58, stdio", "names fit the client, in every version of the protocol")
 @each_path
 @each_version
 @each_client
@@ -127,6 +133,7 @@ def test_over_stdio_names_fit_the_client(client: str, without_dots: bool, versio
     assert all(PROVIDERS_PATTERN.fullmatch(name) for name in names) == without_dots
 
 
+@promise("L58, HTTP", "over HTTP too")
 @each_path
 @each_version
 @each_client

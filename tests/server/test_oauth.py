@@ -15,6 +15,7 @@ from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
 from tallystick.server.oauth.guard import build_admission, public_address
 from tallystick.server.oauth.tokens import REMEMBERED_MAX, TOKEN_BYTES_MAX
+from tests.promises import promise
 from tests.server import issuing
 from tests.server.issuing import HERE, ISSUER, NOW, Issuer, bearer, encoded, forged, public, rsa_key
 from tests.server.sample import offer
@@ -34,6 +35,7 @@ async def ask(issuer: Issuer, token: str, **settings: Any) -> tuple[int, Any]:
 # -- the order of things
 
 
+@promise("OWASP API2, every route", "no route but health and metadata answers without a token")
 @pytest.mark.parametrize(("method", "path"), [route for route in ROUTES if route[1] != "/health"])
 async def test_without_a_token_there_is_no_answer_but_401(method: str, path: str) -> None:
     async with Issuer().client() as http:
@@ -218,6 +220,11 @@ ATTACKS: dict[str, tuple[Callable[[Issuer], str], int, str]] = {
 }
 
 
+@promise("OWASP API2, tokens", "forged, foreign, expired and confused tokens are refused and leave no trace")
+@promise(
+    "attack: alg none, HS256 with the public key, wrong aud and iss, expired, not yet valid, id tokens, tampered",
+    "each is refused with its own code, and leaves no trace of its token",
+)
 @pytest.mark.parametrize(("make", "status", "code"), ATTACKS.values(), ids=ATTACKS)
 async def test_an_attack_is_refused_and_leaves_no_trace_of_its_token(
     make: Callable[[Issuer], str], status: int, code: str, caplog: pytest.LogCaptureFixture
@@ -271,6 +278,7 @@ async def test_a_good_token_counts_only_in_one_authorization_header(
     assert (answer.status_code, answer.json()["error"]) == (401, code)
 
 
+@promise("L26", "of several faults in a token the first in the agreed order is told")
 async def test_the_first_fault_in_the_agreed_order_is_told() -> None:
     """L26: issuer, signature, times, audience, kind."""
     issuer = Issuer()
@@ -286,6 +294,7 @@ async def test_the_first_fault_in_the_agreed_order_is_told() -> None:
     assert told == expected
 
 
+@promise("L25, expiry", "an expired token is told when it ended")
 async def test_an_expired_token_is_told_when_it_ended() -> None:
     issuer = Issuer()
     status, said = await ask(issuer, issuer.token(issuer.claims(exp=1609459200)))
@@ -311,12 +320,14 @@ PRINCIPALS: dict[str, tuple[dict[str, Any], Principal]] = {
 }
 
 
+@promise("L11, tokens", "who has a token may not name another actor")
 @pytest.mark.parametrize(("claims", "expected"), PRINCIPALS.values(), ids=PRINCIPALS)
 async def test_claims_become_a_principal_who_may_not_name_another(claims: dict[str, Any], expected: Principal) -> None:
     issuer = Issuer()
     assert await principal(issuer, issuer.token(issuer.claims(**claims))) == expected
 
 
+@promise("L27", "tenant and roles may be under other claims")
 async def test_the_claims_of_tenant_and_roles_may_have_other_names_and_places() -> None:
     issuer = Issuer()
     claims = issuer.claims(**{"https://acme.example/org": "acme", "realm_access": {"roles": ["admin"]}})
@@ -343,6 +354,7 @@ MALFORMED: dict[str, dict[str, Any]] = {
 }
 
 
+@promise("attack: path-like tenants, tokens", "a tenant claim like a path is malformed")
 @pytest.mark.parametrize("claims", MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_claim_is_no_claim_left_out(claims: dict[str, Any]) -> None:
     issuer = Issuer()
@@ -364,6 +376,7 @@ def test_a_route_that_no_guard_stands_before_knows_nobody() -> None:
         assert refusal.value.code == "MISSING_TOKEN"
 
 
+@promise("OWASP API2, sessions", "a session is served only to whom it belongs")
 async def test_a_session_is_served_only_to_whom_it_belongs() -> None:
     hello = {
         "jsonrpc": "2.0",
@@ -393,6 +406,7 @@ async def test_a_session_is_served_only_to_whom_it_belongs() -> None:
 # -- scopes, and the way to a token
 
 
+@promise("L24, scopes", "missing scopes are told together, by the transport")
 async def test_scopes_are_checked_together_and_all_are_named() -> None:
     issuer = Issuer()
     for claims in ({}, {"scope": "memory.read"}, {"scp": ["memory.write"]}):

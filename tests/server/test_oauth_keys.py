@@ -18,6 +18,7 @@ from tallystick.server.oauth.http_client import ANSWER_BYTES_MAX, HttpClient, Un
 from tallystick.server.oauth.introspection import Client, find_client
 from tallystick.server.oauth.keys import metadata_urls, read_key
 from tallystick.server.oauth.tokens import TOKEN_BYTES_MAX
+from tests.promises import promise
 from tests.server.issuing import HERE, ISSUER, NOW, Issuer, ec_key, encoded, public, rsa_key
 
 CLIENT = Client("tallystick", "s3:cret %")
@@ -143,6 +144,7 @@ BROKEN: dict[str, Callable[[Issuer], None]] = {
 }
 
 
+@promise("OWASP API10, issuers", "a lying or broken issuer lets nobody in")
 @pytest.mark.parametrize("spoil", BROKEN.values(), ids=BROKEN)
 async def test_a_lying_or_broken_issuer_is_told_in_the_log_and_nobody_gets_in(
     spoil: Callable[[Issuer], None], caplog: pytest.LogCaptureFixture
@@ -240,6 +242,7 @@ ANSWERS: dict[str, tuple[httpx2.Response, bool]] = {
 }
 
 
+@promise("OWASP API7, outside", "what we fetch from issuers is bounded, and redirects are not followed")
 @pytest.mark.parametrize(("answer", "is_absent"), ANSWERS.values(), ids=ANSWERS)
 async def test_answers_from_outside_are_bounded_and_redirects_are_not_followed(
     answer: httpx2.Response, is_absent: bool
@@ -256,6 +259,7 @@ async def test_answers_from_outside_are_bounded_and_redirects_are_not_followed(
 # -- introspection
 
 
+@promise("OWASP API2, revoked", "a token that was taken back is refused soon")
 async def test_the_issuer_is_asked_whether_a_token_was_taken_back_and_its_word_is_kept() -> None:
     issuer = Issuer()
     admission = issuer.admission(introspect_as=CLIENT, introspection_seconds=60)
@@ -356,6 +360,7 @@ async def test_what_the_issuer_says_of_an_opaque_token_is_checked_like_claims(
     assert await admit(issuer.admission(introspect_as=CLIENT), "opaque-token") == outcome
 
 
+@promise("L26, bound", "a token that is bound to a key is no bearer token, whoever says so")
 @pytest.mark.parametrize("bound", [{"cnf": {"jkt": "x"}}, {"token_type": "DPoP"}], ids=str)
 async def test_a_signed_token_that_the_issuer_says_is_bound_is_no_bearer(bound: dict[str, Any]) -> None:
     issuer = Saying({"active": True, **bound})

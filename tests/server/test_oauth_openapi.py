@@ -13,6 +13,7 @@ from tallystick.server.http import http_app
 from tallystick.server.limits import Quota, Quotas
 from tallystick.server.oauth import principal_of
 from tallystick.server.openapi import openapi
+from tests.promises import promise
 from tests.server.issuing import HERE, ISSUER, Issuer, bearer
 from tests.server.sample import offer
 
@@ -123,6 +124,7 @@ def documented(path: str) -> dict[str, Any]:
     return responses
 
 
+@promise("L24, document", "the document says whose tokens are asked for and every answer, as they are")
 @pytest.mark.parametrize(("path", "situation", "status"), SITUATIONS, ids=str)
 async def test_what_is_answered_is_what_the_document_says(path: str, situation: str, status: int) -> None:
     answer = await observed(path, situation)

@@ -12,6 +12,7 @@ from tallystick.config import load
 from tallystick.errors import InvalidArgument
 from tallystick.server.dispatch import Tools, choose
 from tallystick.server.prompts import ARGUMENT_CHARACTERS_MAX, PROMPTS, Prompts, tools_of
+from tests.promises import promise
 from tests.server import sample
 from tests.tokens import IS_INSTALLED, count_tokens
 
@@ -32,6 +33,7 @@ def text_of(found: Prompts, name: str, client: str | None = None, **given: str) 
     return str(message["content"]["text"])
 
 
+@promise("prompts, tools", "every tool and field that a prompt names exists")
 def test_every_tool_and_field_that_a_prompt_names_exists(tmp_path: Path) -> None:
     tools = offered(tmp_path, *DEFAULT)
     for prompt in PROMPTS:
@@ -59,6 +61,7 @@ def test_each_is_a_page_and_no_more(tmp_path: Path) -> None:
     assert [count for count in count_tokens(texts) if count > 500] == []
 
 
+@promise("prompts, off", "steps and prompts whose tools are off are left out")
 def test_steps_whose_tools_are_off_are_left_out_and_so_are_prompts_without_any(tmp_path: Path) -> None:
     words = text_of(prompts(offered(tmp_path, "memory")), "wrap-up")
     assert "memory.write" in words

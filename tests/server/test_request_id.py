@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.server.request_id import WINDOW_BYTES, Bounded, find_id
+from tests.promises import promise
 
 BIG = b"x" * (3 * WINDOW_BYTES)
 DEEP = b"[" * (2 * WINDOW_BYTES) + b"]" * (2 * WINDOW_BYTES)
@@ -56,6 +57,7 @@ FOUND: dict[str, tuple[bytes, str | int | None]] = {
 }
 
 
+@promise("L23, id", "a refusal carries the request's own id, wherever one can be found")
 @pytest.mark.parametrize(("message", "id"), FOUND.values(), ids=FOUND)
 def test_the_id_is_the_requests_own_or_none(message: bytes, id: str | int | None) -> None:
     assert find_id(message) == id

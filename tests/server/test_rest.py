@@ -17,6 +17,7 @@ from tallystick import errors
 from tallystick.server.answers import STATUS_WORDS, status_of
 from tallystick.server.dispatch import choose
 from tallystick.server.http import http_app
+from tests.promises import promise
 from tests.server.sample import SECRET, TOOLSETS, offer
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +90,7 @@ CALLS: dict[str, tuple[str, Any, int, dict[str, Any]]] = {
 }
 
 
+@promise("L24, REST", "a refusal has its literal status over REST")
 @pytest.mark.parametrize(("tool", "arguments", "status", "said"), CALLS.values(), ids=CALLS)
 async def test_a_call_has_its_status_and_its_toolsets_words(
     tool: str, arguments: Any, status: int, said: dict[str, Any]
@@ -204,6 +206,7 @@ async def test_the_list_has_every_tool_that_is_on() -> None:
     assert tool["input_schema"]["required"] == ["text"]
 
 
+@promise("OWASP API9, inventory", "the document has every tool and every refusal")
 async def test_the_document_is_valid_and_has_every_tool_and_every_refusal() -> None:
     async with client() as http:
         document = (await http.get("/v1/openapi.json")).json()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.server.sample import SECRET
 from tests.server.serving import ROOT
 
@@ -116,6 +117,7 @@ MALFORMED: list[tuple[bytes, int, int | str | None]] = [
 ]
 
 
+@promise("L23, id, stdio", "a message that is refused for its size, depth, keys or numbers is answered under its id")
 async def test_every_malformed_line_has_its_code_and_the_next_request_is_answered() -> None:
     async with greeted(line_bytes_max=250_000) as pipe:
         for line, code, id in MALFORMED:

@@ -15,6 +15,7 @@ from tallystick.log.files import FilesLog
 from tallystick.server.http import http_app
 from tallystick.server.oauth import principal_of
 from tests.commits_by_hand import append, draft, node
+from tests.promises import promise
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
 
@@ -51,6 +52,7 @@ async def answered(
         return answer.status_code, answer.content, answer.headers.get("cache-control", "")
 
 
+@promise("tiles, served", "tiles and the checkpoint are read by whom the operator says")
 @pytest.mark.parametrize(
     ("access", "tenant", "expected"),
     [
@@ -128,6 +130,7 @@ async def test_an_open_tree_opens_nothing_else(home: Path) -> None:
     assert (await answered(home, "/mcp"))[0] == 401
 
 
+@promise("proof, openapi", "the document describes proofs where they are served")
 async def test_the_document_describes_proofs_where_they_are_served(home: Path) -> None:
     guarded = offer(principal_of=principal_of)
     for routes in ([], proof_routes(guarded, lambda tenant: home)):

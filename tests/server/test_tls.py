@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tallystick.errors import InvalidArgument
 from tallystick.server.http import http_app, run_http
 from tallystick.server.tls import tls_context
+from tests.promises import promise
 from tests.server.sample import offer
 
 
@@ -36,6 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@promise("OWASP API8, TLS", "TLS 1.3 and nothing older")
 @pytest.mark.parametrize(("certificate", "key"), [("cert.pem", "key.pem"), ("both.pem", "")])
 async def test_it_is_served_over_tls_1_3_and_nothing_older(files: Path, certificate: str, key: str) -> None:
     context = tls_context(str(files / certificate), str(files / key) if key else "")

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.command_line import CommandLine
 from tests.mcp_client import ServerProcess, call, connect, serving_http, start_http, start_server
+from tests.promises import promise
 from tests.timeouts import wait_until
 
 
@@ -80,6 +81,7 @@ def calls_by_worker(caller: Caller, tool: str) -> dict[str, float]:
     return {each.labels["worker"]: each.value for each in found[0].samples if each.labels["tool"] == tool}
 
 
+@promise("§5.1, workers", "every worker serves every session and reads what another has written")
 def test_every_worker_serves_every_session_and_reads_what_another_has_written(server: ServerProcess) -> None:
     caller = Caller(server)
     for number in range(40):
@@ -126,6 +128,7 @@ async def test_the_sdks_client_works_with_several_workers(tmp_path: Path) -> Non
         assert (await call(client, "memory.read", entity_id="n1"))["entity"]["attrs"] == {"number": 1}
 
 
+@promise("§5.4, workers", "a killed worker is begun anew and its clients go on")
 def test_a_killed_worker_is_begun_anew_and_its_clients_go_on(server: ServerProcess) -> None:
     caller = Caller(server)
     caller.call("memory.write", **note(1))

@@ -8,6 +8,7 @@ import pytest
 from tallystick.clock import to_text
 from tallystick.commits import Verb
 from tallystick.errors import InvalidArgument
+from tests.promises import promise
 from tests.state.logged_state import HOUR, START, LoggedState
 
 
@@ -50,6 +51,7 @@ def test_a_commit_is_known_by_the_beginning_of_its_id(logged: LoggedState, digit
     assert logged.state.commit_id("0" * digits) is None
 
 
+@promise("L40, prefix", "eight or more digits name a commit, unless several begin so")
 def test_a_beginning_that_several_commits_share_is_refused_with_their_ids(
     logged: LoggedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 from tallystick.errors import InvalidArgument
 from tallystick.state.knowledge.globs import ALTERNATIVES_MAX, Wild, literal_head, normalised, parse, segments_of
 from tallystick.state.knowledge.index import GlobIndex
+from tests.promises import promise
 
 
 def matches(pattern: str, path: str) -> bool:
@@ -69,6 +70,7 @@ TABLE: list[tuple[str, list[str], list[str]]] = [
 ]
 
 
+@promise("K5", "a pattern matches what it should and nothing else")
 @pytest.mark.parametrize(("pattern", "hits", "misses"), TABLE, ids=[row[0] for row in TABLE])
 def test_a_pattern_matches_what_it_should_and_nothing_else(pattern: str, hits: list[str], misses: list[str]) -> None:
     assert {path: matches(pattern, path) for path in (*hits, *misses)} == {
@@ -113,6 +115,7 @@ REFUSED = {
 }
 
 
+@promise("K4", "a pattern that makes no sense is refused with the reason")
 @pytest.mark.parametrize("pattern", REFUSED, ids=lambda pattern: repr(pattern[:20]))
 def test_a_pattern_that_makes_no_sense_is_refused_with_the_reason(pattern: str) -> None:
     with pytest.raises(InvalidArgument) as refusal:
@@ -126,6 +129,7 @@ def test_the_longest_pattern_and_the_most_alternatives_are_accepted() -> None:
     assert len(parse("{a,b}" * 6)) == ALTERNATIVES_MAX
 
 
+@promise("globs, immune", "no pattern takes long whatever the path")
 @pytest.mark.parametrize(
     ("pattern", "path"),
     [
@@ -141,6 +145,7 @@ def test_no_pattern_takes_long_whatever_the_path(pattern: str, path: str) -> Non
     assert not matches(pattern, path)
 
 
+@promise("K6", "a dot and a slash in front are taken off")
 def test_a_dot_and_a_slash_in_front_are_taken_off() -> None:
     assert [normalised(pattern) for pattern in ("./src/**", "././a", ".//a", "a", ".a", "..a")] == [
         "src/**",
@@ -163,6 +168,7 @@ def test_the_head_says_where_a_pattern_must_be_looked_for() -> None:
     assert heads == {"src/a/**": "src/a", "src/a.ts": "src/a.ts", "**/a": "", "src/a-*/b": "src"}
 
 
+@promise("globs, indexed", "what cannot match is not looked at")
 def test_what_cannot_match_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     index: GlobIndex[int] = GlobIndex()
     for number in range(2_000):

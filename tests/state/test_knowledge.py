@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tallystick.commits import Verb
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
 from tallystick.state.knowledge.catalogue import Knowledge
+from tests.promises import promise
 from tests.state.logged_state import LoggedState
 
 
@@ -74,6 +75,7 @@ def test_an_atom_whose_molecule_is_gone_is_an_orphan() -> None:
     assert knowledge.is_orphan(knowledge.atoms["a"])
 
 
+@promise("K12", "history is newest first even in one millisecond")
 def test_changelogs_are_newest_first_even_in_one_millisecond() -> None:
     logged = LoggedState()
     knowledge = logged.state.derived(Knowledge)
@@ -127,6 +129,7 @@ def change(logged: LoggedState, kind: str, node_id: str, attrs: dict[str, Any]) 
         logged.write(Verb.DELETE_NODE, {"node_id": node_id})
 
 
+@promise("globs, state", "the catalogue that was kept up to date equals one built now")
 @given(st.lists(CHANGES, max_size=12), st.data())
 def test_a_catalogue_kept_up_to_date_equals_one_built_now(
     changes: list[tuple[str, str, dict[str, Any]]], data: st.DataObject

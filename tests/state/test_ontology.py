@@ -16,6 +16,7 @@ from tallystick.state.ontology import (
     define_node_type,
     define_ontology,
 )
+from tests.promises import promise
 from tests.state.logged_state import LoggedState
 
 NEXT = ConnectionType("Next", ("Project",), ("Action",))
@@ -153,12 +154,14 @@ DRAFTS: dict[str, tuple[str | None, list[Operation]]] = {
 }
 
 
+@promise("schema", "a type named in the ontology is checked whoever writes it")
 @pytest.mark.parametrize("case", DRAFTS)
 def test_a_draft_is_judged_by_what_it_would_leave(logged: LoggedState, case: str) -> None:
     code, operations = DRAFTS[case]
     assert judge(logged, *operations) == code
 
 
+@promise("schema, retyping", "a node keeps a type that fits its connections")
 def test_a_node_keeps_a_type_that_fits_its_connections(logged: LoggedState) -> None:
     logged.edge("p", "Next", "a")
     logged.edge("p", "mentions", "h")
@@ -169,6 +172,7 @@ def test_a_node_keeps_a_type_that_fits_its_connections(logged: LoggedState) -> N
     assert judge(logged, gone(from_="p", rel="Next", to="a"), node("a", "Person")) is None
 
 
+@promise("schema, other toolsets", "edges between nodes of other toolsets are theirs")
 def test_edges_between_nodes_of_other_toolsets_are_theirs(logged: LoggedState) -> None:
     for name in ("w1", "w2"):
         logged.node(name, "work/node", list=[1])

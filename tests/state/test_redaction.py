@@ -15,6 +15,7 @@ from tallystick.state import Condition, Query, Walk
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
 from tallystick.turns import finished
+from tests.promises import promise
 from tests.state.logged_state import LoggedState
 from tests.state.state_dump import dump_state
 
@@ -71,6 +72,7 @@ def test_every_earlier_version_is_masked_and_what_is_left_is_vouched_for() -> No
         assert chain.decode(line).document()["attrs"]["mail"] == MASK
 
 
+@promise("L51, short values", "a short value is shown like a long one, and no field is invented")
 def test_a_value_that_the_word_does_not_fit_into_looks_like_any_other_to_every_reader() -> None:
     logged = LoggedState()
     logged.node("a", pin=1, mail=MAIL, at={"no": 7})

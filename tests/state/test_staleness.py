@@ -8,6 +8,7 @@ import pytest
 
 from tallystick.clock import from_text
 from tallystick.state.staleness import Citation, Stale, is_path, judge
+from tests.promises import promise
 
 NOON = "2026-01-01T12:00:00Z"
 ONE = "2026-01-01T13:00:00Z"
@@ -18,6 +19,7 @@ def judged(attrs: dict[str, Any], now: str, **more: Any) -> Stale | None:
     return judge(attrs, from_text(now), more.get("superseded"), more.get("changed", ()))
 
 
+@promise("X24, time", "a fact past its stale_after is stale, unless it was verified later")
 @pytest.mark.parametrize(
     ("attrs", "now", "is_stale"),
     [

@@ -16,6 +16,7 @@ from tallystick.clock import from_text
 from tallystick.telemetry import tracing
 from tallystick.telemetry.logs import announce, log_to_stderr, tell
 from tests.command_line import node
+from tests.promises import promise
 from tests.telemetry.otlp_collector import serving
 
 logger = logging.getLogger("tallystick.test")
@@ -100,6 +101,7 @@ def test_a_line_names_the_trace_it_belongs_to(
     assert (line["trace_id"], line["span_id"]) == ("1" * 32, "2" * 16)
 
 
+@promise("8.2, logs", "a denial is a line of JSON with actor, action, resource, decision, reason, version and duration")
 def test_a_denial_is_a_line_with_what_the_spec_names(tmp_path: Path) -> None:
     told = {"TALLYSTICK_POLICY": "closed", "TALLYSTICK_LOG_LEVEL": "info"}
     with serving(tmp_path, **told) as server, httpx2.Client(base_url=server.url, timeout=None) as http:

@@ -21,6 +21,7 @@ from tallystick.telemetry.metrics import METRICS, OTHER, SERIES_MAX, Counter, Ga
 from tallystick.telemetry.prometheus import render
 from tests.command_line import node
 from tests.nats_cluster import free_ports
+from tests.promises import promise
 from tests.server.issuing import Issuer, bearer
 from tests.server.sample import offer
 from tests.telemetry.otlp_collector import serving
@@ -130,6 +131,7 @@ def _log_bytes(base: Path) -> float:
     return sum(path.stat().st_size for path in (base / "_system" / "log").iterdir())
 
 
+@promise("8.1, 8.3", "calls, commits, decisions, queue, lag and process are at /metrics as Prometheus reads them")
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
@@ -197,6 +199,7 @@ async def status(access: Access, claims: dict[str, str] | None, *, tenant: str =
         return (await http.get("/metrics", headers=headers)).status_code
 
 
+@promise("8, tenants apart", "numbers about all tenants are not for each of them")
 @pytest.mark.parametrize(
     ("access", "claims", "expected"),
     [
@@ -235,6 +238,7 @@ def test_with_an_issuer_the_settings_say_who_reads_what(
         assert {value for _, labels in read for label, value in labels if label == "tenant"} == named
 
 
+@promise("8.3, governance", "who comes without a good token is counted by code")
 async def test_who_comes_without_a_good_token_is_counted_by_code() -> None:
     key = ("tallystick_authentication_failures_total", (("code", "MISSING_TOKEN"),))
     before = parsed(rendered()).get(key, 0)

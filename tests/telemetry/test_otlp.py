@@ -15,6 +15,7 @@ import pytest
 from tallystick.telemetry import otlp, tracing
 from tests.command_line import node
 from tests.mcp_client import RawClient, ServerProcess, start_server
+from tests.promises import promise
 from tests.telemetry.otlp_collector import Collector, collecting, serving, values
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -52,6 +53,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Collector,
         yield collector, server
 
 
+@promise("8.2, context", "a call continues the trace of its caller")
 def test_a_call_continues_the_trace_of_its_caller(story: tuple[Collector, ServerProcess]) -> None:
     call = story[0].span("tools/call memory.write")
     assert (call.trace_id.hex(), call.parent_span_id.hex()) == (TRACE, PARENT)
@@ -66,6 +68,9 @@ def test_a_call_without_a_trace_begins_one(story: tuple[Collector, ServerProcess
     assert {span.parent_span_id for span in reads} == {b""}
 
 
+@promise(
+    "8.2, traces", "a write is a span with tenant, actor, operation, commit, lamport, bytes, versions and duration"
+)
 def test_a_write_is_a_span_with_everything_that_the_spec_names(story: tuple[Collector, ServerProcess]) -> None:
     collector, _ = story
     write = collector.span("memory_write")
@@ -113,6 +118,7 @@ def test_the_numbers_are_those_of_the_calls(story: tuple[Collector, ServerProces
     assert metrics["tallystick_log_sync_duration_seconds"].unit == "s"
 
 
+@promise("8.2, one trace", "lines carry the trace they were told in, on standard error and at the collector")
 def test_lines_carry_the_trace_they_were_told_in(story: tuple[Collector, ServerProcess]) -> None:
     collector, server = story
     [line] = [each for each in collector.lines if each.event_name == "policy_eval" and each.trace_id.hex() == TRACE]
@@ -128,6 +134,7 @@ def test_everything_says_whose_it_is_as_the_operator_wants(story: tuple[Collecto
     assert {headers["x-team"] for headers in collector.headers} == {"memory"}
 
 
+@promise("8, privacy", "nothing that was written is told to a collector")
 def test_nothing_that_was_written_is_told_to_the_collector(story: tuple[Collector, ServerProcess]) -> None:
     sent = b"".join(request.SerializeToString() for request in story[0].requests)
     assert b"memory_write" in sent
@@ -208,6 +215,7 @@ def test_a_collector_that_is_not_there_changes_no_answer(tmp_path: Path) -> None
     assert answers[-1]["result"]["structuredContent"]["lamport"] == 1
 
 
+@promise("8.2, off", "OpenTelemetry is loaded only where a collector is named")
 @pytest.mark.parametrize(
     ("environ", "loaded"),
     [

@@ -13,6 +13,7 @@ from tallystick.state.staleness import Citations
 from tallystick.toolsets import cited_files
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.knowledge.freshness import Repository
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import Checkout
 
 PAGE = "src/checkout/page.ts"
@@ -50,6 +51,7 @@ def test_a_file_is_changed_once_it_is_edited_and_unchanged_once_that_is_undone(c
     assert changed(files, cited) == (CART,)
 
 
+@promise("X24, files, cost", "git is not asked again while nothing moves")
 def test_git_is_not_asked_again_while_nothing_moves(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     files = CitedFiles(Repository(checkout.root))
     os.utime(checkout.root / PAGE, (1, 1))
@@ -61,6 +63,7 @@ def test_git_is_not_asked_again_while_nothing_moves(checkout: Checkout, monkeypa
     assert files.changed(cited) is None
 
 
+@promise("X24, files outside", "links, pipes, ignored and foreign files are not pinned")
 def test_what_git_would_not_know_is_not_pinned(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("secret")
     (checkout.root / "way").symlink_to(tmp_path)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.extensions.tasks.agents import TasksAgent, gathered
+from tests.promises import promise
 
 HERE = "tallystick.toolsets."
 TASKS = "tallystick.extensions.tasks."
@@ -36,6 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{HERE}work.context.WARNINGS_BYTES_MAX", SMALL)
 
 
+@promise("X15, lists", "a list that is cut counts what it leaves out")
 @pytest.mark.usefixtures("small")
 def test_lists_of_tasks_count_what_they_leave_out(agent: TasksAgent) -> None:
     project = agent.project()
@@ -82,6 +84,7 @@ def test_projects_that_are_left_out_are_found_as_the_hint_says(agent: TasksAgent
     assert paged["pagination"]["total"] == len(cut["projects"]) + cut["omitted"]
 
 
+@promise("X15, work and tasks", "a page that is cut says so, and a program gets the page it asked for")
 @pytest.mark.usefixtures("small")
 def test_pages_that_are_cut_say_so_and_where_to_go_on(agent: TasksAgent) -> None:
     project = agent.project()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.hook.memories import Memory, make_repository, run_hook
 from tests.mcp_client import TRANSPORTS, call, connect, serving_http
+from tests.promises import promise
 
 PATIENT = {"TALLYSTICK_HOOK_SECONDS": "60"}
 
@@ -29,6 +30,7 @@ def _asked(memory: Memory, **more: Any) -> dict[str, Any]:
     return {"session_id": "s", "cwd": str(memory.repository), **more}
 
 
+@promise("hook, tool", "a client that calls a tool gets what the command would print")
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_client_that_calls_a_tool_gets_what_the_command_would_print(memory: Memory, transport: str) -> None:
     arguments = _asked(memory, event="before-tool", file_path=str(memory.repository / "src" / "cart.ts"))
@@ -44,6 +46,7 @@ async def test_a_client_that_calls_a_tool_gets_what_the_command_would_print(memo
     assert by_command == told["additionalContext"]
 
 
+@promise("hook, unlisted", "no agent is shown the tool")
 @pytest.mark.parametrize("toolsets", ["memory,work,knowledge", "all"])
 async def test_no_agent_is_shown_it(memory: Memory, toolsets: str) -> None:
     async with connect(memory.settings.base, "--toolsets", toolsets) as client:
@@ -80,6 +83,7 @@ def test_where_a_server_is_named_the_command_asks_it(memory: Memory, tmp_path: P
     assert (stop.stdout, stop.stderr) == (b"", b"")
 
 
+@promise("hook, issuer", "a server that asks for tokens gets the one of the environment")
 def test_a_server_that_asks_for_tokens_gets_the_one_of_the_environment(memory: Memory) -> None:
     answer = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "from the server"}}
     with _server(200, json.dumps(answer).encode()) as (url, asked):

@@ -13,6 +13,7 @@ from tallystick.errors import TallystickError
 from tallystick.log import Head
 from tallystick.server.schemas import input_schema
 from tallystick.toolsets.memory import TOOLSET
+from tests.promises import promise
 from tests.toolsets.agent import TOOLS, Agent, working
 
 Said = st.SearchStrategy[dict[str, Any]]
@@ -127,6 +128,7 @@ def begin(agent: Agent) -> None:
     agent.write(op="UPSERT_EDGE", edge={"from": "b", "to": "c", "rel": "s", "id": "e1"})
 
 
+@promise("5.3, fuzzing", "whatever is sent is answered or refused on purpose, and the log still verifies")
 @settings(max_examples=60)
 @given(st.lists(st.one_of(sensible, sensible, spoilt()), min_size=5, max_size=25))
 def test_whatever_is_said_is_answered_or_refused_on_purpose(story: list[tuple[str, dict[str, Any]]]) -> None:

@@ -8,6 +8,7 @@ import json
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.agent import Agent
 
 PAYLOADS = (
@@ -44,6 +45,7 @@ def cells(agent: Agent, text: str) -> dict[str, str]:
     return row
 
 
+@promise("L48, payloads", "known formula payloads become text, in every column")
 @pytest.mark.parametrize("payload", PAYLOADS, ids=repr)
 def test_a_formula_becomes_text_and_stays_readable(agent: Agent, payload: str) -> None:
     assert cells(agent, payload)["reason"] == f"'{payload}"

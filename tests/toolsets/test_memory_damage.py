@@ -12,6 +12,7 @@ from tallystick.commits import chain
 from tallystick.errors import TallystickError, Unreadable
 from tallystick.telemetry import metrics
 from tallystick.toolsets.memory import TOOLSET
+from tests.promises import promise
 from tests.toolsets.agent import Agent
 
 Question = Callable[[Agent], Any]
@@ -59,6 +60,7 @@ def altered(line: bytes, place: int) -> bytes:
     return line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
 
 
+@promise("L4, every reader", "an altered payload is answered by nothing and stops nobody else")
 @pytest.mark.parametrize("lamport", range(1, WRITTEN + 1))
 def test_an_altered_payload_is_answered_by_nothing_and_stops_nobody_else(written: Agent, lamport: int) -> None:
     before = {name: ask(written) for name, (ask, _) in QUESTIONS.items()}

@@ -17,11 +17,14 @@ from tallystick.server.http import http_app
 from tallystick.toolsets.memory import TOOLSET
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tallystick.toolsets.memory.lineage import COLUMNS
+from tests.promises import promise
 from tests.toolsets.agent import NOON, Agent
 
 HOUR = 3_600_000
 
 
+@promise("scenario 3", "the history of an entity tells actor, operation, run and changes")
+@promise("L21", "a run context is kept beside the payload")
 def test_an_officer_sees_who_made_an_entity_and_who_changed_it_and_in_which_run(agent: Agent) -> None:
     run = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}
     node = {"id": "entity_456", "type": "user_profile", "attrs": {"name": "Ann", "age": 3}}
@@ -66,6 +69,7 @@ def test_an_officer_sees_who_made_an_entity_and_who_changed_it_and_in_which_run(
     assert found["export_format"] == "json"
 
 
+@promise("TC-005-01", "five commits are five records with all their fields")
 def test_five_commits_are_five_records_with_all_their_fields(agent: Agent) -> None:
     for number in range(5):
         agent.node("entity_456", number=number)
@@ -75,6 +79,7 @@ def test_five_commits_are_five_records_with_all_their_fields(agent: Agent) -> No
         assert set(record) >= {"commit_id", "timestamp", "actor", "operation", "lamport", "run_context"}
 
 
+@promise("L45", "direct is about the entity, full also about its edges")
 def test_direct_is_about_the_entity_and_full_also_about_its_edges(agent: Agent) -> None:
     agent.node("a")
     agent.node("b")
@@ -92,6 +97,7 @@ def test_direct_is_about_the_entity_and_full_also_about_its_edges(agent: Agent) 
     assert agent.lineage("a", depth="full")["lineage"][1]["edge"] == {"from": "a", "rel": "knows", "to": "b"}
 
 
+@promise("L6", "lineage tells creations from updates, and a re-creation from both")
 def test_a_deleted_entity_keeps_its_history_and_may_be_made_again(agent: Agent) -> None:
     agent.node("n")
     agent.write(op="DELETE_NODE", node_id="n")
@@ -102,6 +108,7 @@ def test_a_deleted_entity_keeps_its_history_and_may_be_made_again(agent: Agent) 
     assert operations == ["CREATE_NODE", "DELETE_NODE", "CREATE_NODE"]
 
 
+@promise("scenario 3, redaction", "redacted values are placeholders, the history keeps its shape")
 def test_redacted_values_are_placeholders_in_the_history(agent: Agent) -> None:
     agent.node("n", email="old@example.org", name="Ann")
     agent.node("n", email="new@example.org", name="Ann")
@@ -114,6 +121,7 @@ def test_redacted_values_are_placeholders_in_the_history(agent: Agent) -> None:
     assert found["entity"]["current_state"]["attrs"]["email"] == "[REDACTED]"
 
 
+@promise("L50", "an entity that never was has no lineage")
 @pytest.mark.parametrize("depth", ["direct", "full", "summary"])
 def test_an_entity_that_never_was_has_no_lineage(agent: Agent, depth: str) -> None:
     assert agent.refusal("memory.lineage", entity_id="nobody", depth=depth)["error"] == "ENTITY_NOT_FOUND"
@@ -128,6 +136,8 @@ def test_an_edge_has_a_lineage_of_its_own(agent: Agent) -> None:
     assert [record["operation"] for record in records] == ["CREATE_EDGE", "UPDATE_EDGE"]
 
 
+@promise("TC-005-03", "a summary is kept, not counted")
+@promise("L49", "a summary has four figures")
 def test_a_summary_counts_without_listing(agent: Agent) -> None:
     for number in range(30):
         agent.now = NOON + number * HOUR
@@ -144,6 +154,8 @@ def test_a_summary_counts_without_listing(agent: Agent) -> None:
     assert "lineage" not in found
 
 
+@promise("scenario 3, large history", "a long history comes in pages")
+@promise("FR-005, pagination", "a page of history tells the total and where to go on")
 def test_a_long_history_comes_in_pages(agent: Agent) -> None:
     for number in range(250):
         agent.node("n", number=number)
@@ -182,6 +194,7 @@ def test_a_page_is_cut_where_it_would_be_too_long_and_says_where_to_go_on(agent:
     assert seen == commits
 
 
+@promise("X15, programs", "over REST a page of a history is what was asked for, in every format")
 @pytest.mark.parametrize("export_format", FORMATS)
 def test_a_program_gets_the_page_it_asked_for(agent: Agent, export_format: str) -> None:
     """Over REST. What it changed is there too, however much that is."""
@@ -196,6 +209,7 @@ def test_a_program_gets_the_page_it_asked_for(agent: Agent, export_format: str) 
         assert "y" * 100_000 in json.dumps(last)
 
 
+@promise("X15, programs search", "over REST a page of a search is what was asked for")
 def test_a_program_gets_all_that_it_looked_for(agent: Agent) -> None:
     for number in range(200):
         agent.node(f"n{number:03}", text="x" * 1_000)
@@ -240,6 +254,8 @@ def _rows(page: dict[str, Any]) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(page["csv"], newline="")))
 
 
+@promise("scenario 3, CSV", "a history can be had as CSV")
+@promise("L46", "json is the default, and format an alias")
 def test_csv_has_fixed_columns_and_a_row_for_each_commit(agent: Agent) -> None:
     agent.write(
         op="UPSERT_NODE", node={"id": "n", "type": "t", "attrs": {"a": 1}}, run_context={"run_id": "r1", "job_id": "j1"}
@@ -256,6 +272,7 @@ def test_csv_has_fixed_columns_and_a_row_for_each_commit(agent: Agent) -> None:
     assert page["pagination"]["total"] == 2
 
 
+@promise("L48, redaction", "a CSV tells which fields a redaction masked")
 def test_csv_tells_which_fields_were_redacted(agent: Agent) -> None:
     agent.node("n", "t", email="ada@example.org", name="Ada")
     agent.write(op="REDACT_NODE", node_id="n", reason="asked", redacted_fields=["attrs.email"])
@@ -264,6 +281,7 @@ def test_csv_tells_which_fields_were_redacted(agent: Agent) -> None:
     assert [row["changes"] for row in rows][1:] == ['{"attrs.email":"[REDACTED]"}', '{"attrs":"[REDACTED]"}']
 
 
+@promise("L48", "no cell of a CSV starts like a formula")
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "＝", "＋", "－", "＠"])
 def test_nothing_in_a_csv_starts_like_a_formula(agent: Agent, start: str) -> None:
     formula = f"{start}cmd|' /C calc'!A0"

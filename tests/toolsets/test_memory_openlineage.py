@@ -11,6 +11,7 @@ from tallystick.commits import chain
 from tallystick.extensions.openlineage.events import EventBuilder
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.projections.openlineage_schemas import faults_of
+from tests.promises import promise
 from tests.toolsets.agent import Agent
 
 RUN = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}
@@ -29,6 +30,7 @@ def states(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["eventType"], event["run"]["facets"]["tallystick_commit"]["run_id"]) for event in events]
 
 
+@promise("TC-005-02", "a history as OpenLineage events passes the official schemas, with run, job and dataset facets")
 def test_an_audit_gets_events_that_conform_and_name_run_job_and_dataset(agent: Agent) -> None:
     profile(agent, mail="ada@example.org")
     profile(agent, run_id=None, mail="ada@example.com")
@@ -66,6 +68,7 @@ def test_full_depth_tells_of_the_edges_too_and_an_edge_has_events_of_its_own(age
     assert states(own["events"]) == [("START", "agent_alpha@3"), ("COMPLETE", "agent_alpha@3")]
 
 
+@promise("L47, pages", "a run starts once however a history is paged")
 def test_a_run_starts_once_however_the_history_is_paged(agent: Agent) -> None:
     for number in range(9):
         profile(agent, run_id=f"r{number % 2}", number=number)

@@ -15,6 +15,7 @@ from tallystick.server.dispatch import prepare
 from tallystick.toolsets.memory import TOOLSET
 from tallystick.toolsets.memory.write_answer import DROPPED_MAX
 from tallystick.toolsets.memory.write_request import PAYLOAD_BYTES_MAX
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 
@@ -37,6 +38,7 @@ def attrs_of(agent: Agent, entity_id: str) -> Any:
 # -- merging
 
 
+@promise("L18, merge", "a patch merges top-level attributes, and null removes one")
 def test_a_patch_merges_top_level_attributes_and_null_removes_one(agent: Agent) -> None:
     agent.node("n", "note", a=1, b={"x": 1, "y": 2}, c="gone")
     agent.write(op="PATCH_NODE", node={"id": "n", "attrs": {"b": {"x": 3}, "c": None, "d": [None]}}, actor="second")
@@ -45,6 +47,7 @@ def test_a_patch_merges_top_level_attributes_and_null_removes_one(agent: Agent) 
     assert (entity["type"], entity["created_by"], entity["updated_by"]) == ("note", "agent_alpha", "second")
 
 
+@promise("L18, replay", "what is committed for a patch is the merged document as an upsert")
 def test_what_is_committed_is_the_merged_document_as_an_upsert(agent: Agent) -> None:
     agent.node("n", a=1)
     agent.write(**patch("n", b=2))
@@ -77,6 +80,7 @@ ABSENT = [
 ]
 
 
+@promise("L18, absent", "what is not there cannot be patched")
 @pytest.mark.parametrize("call", ABSENT, ids=str)
 def test_what_is_not_there_cannot_be_patched(agent: Agent, call: dict[str, Any]) -> None:
     for name in ("a", "b", "dead"):
@@ -184,6 +188,7 @@ def test_content_that_stays_does_not_count_towards_the_limit(agent: Agent) -> No
     agent.write(op="UPSERT_NODE", node=node | {"attrs": {"text": "x" * room}})
 
 
+@promise("L18, content", "a typed memory keeps its content")
 def test_content_is_kept_by_whatever_this_tool_does_to_a_typed_memory(agent: Agent) -> None:
     typed(agent)
     edge = {"from": "m", "rel": "Cites", "to": "o", "id": "conn_1", "attrs": {"page": 2}}
@@ -209,6 +214,7 @@ def test_a_memory_that_was_deleted_has_no_content_when_it_is_made_again(agent: A
 # -- what goes
 
 
+@promise("L18, dropped", "an upsert names what it took away")
 def test_an_upsert_names_what_it_took_away(agent: Agent) -> None:
     agent.node("n", tier="gold", kept=1, prefs={"theme": "dark", "lang": "en"}, old={"a": 1})
     receipt = agent.node("n", kept=2, prefs={"theme": "light"}, new=1)
@@ -248,6 +254,7 @@ def test_of_many_that_go_the_first_are_named_and_all_are_counted(agent: Agent) -
 # -- conditions
 
 
+@promise("L18, condition", "a write that did not see the newest commit gets CONFLICT with the current one")
 def test_a_write_that_saw_the_newest_commit_goes_through_and_any_other_is_told_the_current_one(agent: Agent) -> None:
     seen = agent.node("n", a=1)["commit_id"]
     newest = agent.write(**patch("n", a=2), if_commit=seen)["commit_id"]
@@ -325,6 +332,7 @@ def seen(value: Any, commit: str) -> Any:
     return commit if value == "SEEN" else value
 
 
+@promise("L18, nonce", "a nonce is compared with the request as sent, before any condition")
 @pytest.mark.parametrize("call", RETRIED, ids=str)
 def test_a_retry_is_known_by_its_request_before_any_condition(agent: Agent, call: dict[str, Any]) -> None:
     call = seen(call, agent.node("n", a=1, old=1)["commit_id"]) | {"nonce": "1"}
@@ -502,6 +510,7 @@ class ByName:
         return Decision(allowed, "so it is", "v1")
 
 
+@promise("L18, several, who may", "each of several operations is authorised for itself")
 def test_each_operation_is_asked_about_by_itself() -> None:
     policy = ByName()
     with working(policy) as agent:
@@ -548,6 +557,7 @@ def test_what_may_not_be_read_is_patched_and_compared_as_if_it_were_not_there() 
                 assert (several["error"], several["current_commit_id"]) == ("CONFLICT", None)
 
 
+@promise("L18, read", "dropped and similar name only what READ allows")
 def test_what_may_not_be_read_is_overwritten_without_a_word_of_what_it_said() -> None:
     with working(ByName()) as agent:
         agent.node("s_secret", tier="gold")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.agent import NOON, Agent
 
 HOUR = 3_600_000
@@ -15,6 +16,7 @@ NO_MOMENT = (
 )
 
 
+@promise("L13", "what is not there is null")
 def test_what_is_not_there_is_null_and_not_an_error(agent: Agent) -> None:
     found = agent.read("nobody")
     assert (found["entity"], found["provenance"], found["position"]) == (None, None, 0)
@@ -22,6 +24,7 @@ def test_what_is_not_there_is_null_and_not_an_error(agent: Agent) -> None:
     assert found["query_latency_ms"] >= 0
 
 
+@promise("L13, type", "another type than asked for is null")
 def test_another_type_than_asked_for_is_null(agent: Agent) -> None:
     agent.node("plan", "research_plan")
     assert agent.read("plan", type="research_plan")["entity"]["id"] == "plan"
@@ -29,6 +32,7 @@ def test_another_type_than_asked_for_is_null(agent: Agent) -> None:
     assert agent.call("memory.read", filters={"id": "plan", "type": "user"})["provenance"] is None
 
 
+@promise("L19", "the first actor stays the owner")
 def test_provenance_tells_the_newest_commit_and_the_first_author(agent: Agent) -> None:
     agent.write(op="UPSERT_NODE", node={"id": "n", "type": "t", "attrs": {}}, actor="first")
     agent.now = NOON + HOUR
@@ -83,6 +87,7 @@ def test_the_same_thing_said_twice_is_fine(agent: Agent) -> None:
 # -- versions
 
 
+@promise("L14", "reads as of a commit, a lamport or a time")
 def test_a_node_is_read_as_of_a_commit_a_lamport_or_a_time(agent: Agent) -> None:
     first = agent.node("n", version=1)
     agent.now = NOON + HOUR
@@ -100,6 +105,7 @@ def test_a_node_is_read_as_of_a_commit_a_lamport_or_a_time(agent: Agent) -> None
     assert agent.read("n")["entity"] is None
 
 
+@promise("L13, as_of", "a moment beyond the head is refused")
 @pytest.mark.parametrize("as_of", [99, "f" * 64, "f" * 12, "2999-01-01"])
 def test_a_moment_that_is_not_in_the_log_is_refused(agent: Agent, as_of: str | int) -> None:
     agent.node("n")
@@ -109,6 +115,7 @@ def test_a_moment_that_is_not_in_the_log_is_refused(agent: Agent, as_of: str | i
         assert str(as_of) in said["message"]
 
 
+@promise("scenario 1, stale read", "what is not written yet is null, and a reader can wait for a write")
 def test_a_read_that_must_see_a_later_write_says_when_it_cannot(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tallystick.partition._POSITION_WAIT_SECONDS", 0.02)
     written = agent.node("n")
@@ -131,6 +138,7 @@ def test_nothing_new_is_one_line(agent: Agent) -> None:
     assert len(agent.search(type="note", if_position=position)["entities"]) == 2
 
 
+@promise("5.3, API3", "only the fields asked for are returned")
 def test_only_the_fields_asked_for_are_returned(agent: Agent) -> None:
     agent.node("n", title="T", secret="S", deep={"a": {"b": 1, "c": 2}, "d": 3}, **{"dotted.key": 4})
     for fields, expected in (
@@ -148,6 +156,7 @@ def test_only_the_fields_asked_for_are_returned(agent: Agent) -> None:
     assert agent.read("n")["entity"]["attrs"]["deep"] == {"a": {"b": 1, "c": 2}, "d": 3}
 
 
+@promise("X15, by id", "what is asked for by id is never cut")
 def test_a_large_node_is_read_whole_by_its_id(agent: Agent) -> None:
     agent.node("big", text="x" * 900_000)
     answer = agent.answer("memory.read", {"entity_id": "big"})

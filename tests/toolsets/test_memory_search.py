@@ -14,6 +14,7 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.store import Store
 from tallystick.toolsets.memory import toolset
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
+from tests.promises import promise
 from tests.toolsets.agent import NOON, TOOLS, Agent
 
 HOUR = 3_600_000
@@ -22,6 +23,7 @@ HOUR = 3_600_000
 # -- by what they are
 
 
+@promise("TC-004-01", "an entity is found by id from the primary index")
 def test_an_entity_is_found_by_its_id_with_its_provenance(agent: Agent) -> None:
     for number in range(500):
         agent.node(f"entity_{number}", number=number)
@@ -32,6 +34,7 @@ def test_an_entity_is_found_by_its_id_with_its_provenance(agent: Agent) -> None:
     assert found["entities"][0] == {"id": "entity_456", "type": "note", "attrs": {"number": 456}, **found["provenance"]}
 
 
+@promise("L40, once", "a hit says who, when and which commit once; hashes come when they are asked for")
 def test_hashes_of_a_hit_come_when_they_are_asked_for_and_authors_who_are_not_the_first(agent: Agent) -> None:
     agent.node("n", text="x")
     agent.write(op="UPSERT_NODE", node={"id": "n", "type": "note", "attrs": {}}, actor="bob")
@@ -72,6 +75,7 @@ CONDITIONS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@promise("FR-004, attributes", "filters by equality, range, membership, pattern and presence")
 @pytest.mark.parametrize(("attrs", "expected"), CONDITIONS, ids=[str(attrs) for attrs, _ in CONDITIONS])
 def test_attributes_are_compared_as_asked(agent: Agent, attrs: dict[str, Any], expected: list[str]) -> None:
     for name, values in PEOPLE.items():
@@ -80,6 +84,7 @@ def test_attributes_are_compared_as_asked(agent: Agent, attrs: dict[str, Any], e
     assert sorted(agent.ids(filters={"attrs": attrs})) == expected
 
 
+@promise("L42", "conditions that make no sense are refused")
 @pytest.mark.parametrize(
     ("attrs", "problem"),
     [
@@ -112,6 +117,7 @@ def test_a_pattern_that_cannot_be_used_says_why(agent: Agent, pattern: str) -> N
 # -- the shapes of one question
 
 
+@promise("L12", "every call shape asks the same question")
 def test_every_call_shape_asks_the_same_question(agent: Agent) -> None:
     for number in range(4):
         agent.now = NOON + number * HOUR
@@ -130,6 +136,7 @@ def test_every_call_shape_asks_the_same_question(agent: Agent) -> None:
         assert (answer["entities"], answer["pagination"]) == (answers[0]["entities"], answers[0]["pagination"])
 
 
+@promise("L12, conflict", "one thing said differently in two places is refused")
 @pytest.mark.parametrize(
     ("arguments", "problems"),
     [
@@ -174,6 +181,8 @@ def test_every_fault_of_a_call_is_named(agent: Agent, arguments: dict[str, Any],
 # -- when they were written
 
 
+@promise("FR-004, time window", "only entities written inside the window are returned")
+@promise("L39", "windows include since and exclude until")
 def test_a_window_is_on_the_last_commit_from_since_up_to_until(agent: Agent) -> None:
     for number in range(100):
         agent.now = NOON - (99 - number) * HOUR
@@ -189,6 +198,8 @@ def test_a_window_is_on_the_last_commit_from_since_up_to_until(agent: Agent) -> 
     assert agent.ids(since=to_text(NOON + HOUR)) == ["plan_0"]
 
 
+@promise("L14, search", "searches as of a past moment")
+@promise("L41", "cache_hit tells index from walk and from history")
 def test_a_search_as_of_a_past_moment_sees_what_was_true_then(agent: Agent) -> None:
     agent.node("a", state="open")
     agent.node("b", state="open")
@@ -202,6 +213,8 @@ def test_a_search_as_of_a_past_moment_sees_what_was_true_then(agent: Agent) -> N
 # -- pages
 
 
+@promise("TC-004-03", "results come in pages with total and next offset")
+@promise("L43", "pages name total, offset, limit and next offset")
 def test_pages_follow_each_other_without_gap_or_overlap(agent: Agent) -> None:
     for number in range(500):
         agent.node(f"plan_{number}", "research_plan")
@@ -214,6 +227,7 @@ def test_pages_follow_each_other_without_gap_or_overlap(agent: Agent) -> None:
     assert (beyond["entities"], beyond["provenance"], beyond["pagination"]["next_offset"]) == ([], None, None)
 
 
+@promise("X15", "lists are cut before they overflow an agent, and say where to go on")
 def test_a_page_is_cut_where_it_would_be_too_long_and_says_where_to_go_on(agent: Agent) -> None:
     for number in range(40):
         agent.node(f"n{number}", text="x" * 5_000)
@@ -235,6 +249,7 @@ def test_an_entity_too_large_for_any_page_is_shown_without_its_attributes(agent:
     assert agent.search(id="big", fields=["attrs.title"])["entities"] == [{"id": "big", "attrs": {"title": "T"}}]
 
 
+@promise("L40", "an answer's provenance is its newest entity's")
 def test_the_provenance_of_an_answer_is_that_of_its_newest_entity(agent: Agent) -> None:
     agent.node("a")
     agent.node("b")
@@ -272,6 +287,8 @@ def paths(answer: dict[str, Any]) -> list[list[str]]:
     return sorted(path["path"] for path in answer["paths"])
 
 
+@promise("FR-004, walk", "two hops find the co-authors, by exactly these paths")
+@promise("L38", "paths have exactly the hops asked for")
 def test_a_walk_of_two_hops_finds_the_coauthors(library: Agent) -> None:
     found = library.search(entity_id="user_001", traversal={"hops": 2, "edge_types": ["authored"]})
     assert paths(found) == [["user_001", "doc_A", "user_002"], ["user_001", "doc_A", "user_003"]]
@@ -285,6 +302,7 @@ def test_a_walk_of_two_hops_finds_the_coauthors(library: Agent) -> None:
     }
 
 
+@promise("TC-004-02", "a walk follows the named relations and counts its edges")
 def test_a_walk_follows_the_named_relations_and_counts_its_edges(agent: Agent) -> None:
     for name in ("user_001", "doc_A", "user_002", "user_009"):
         agent.node(name)
@@ -297,6 +315,7 @@ def test_a_walk_follows_the_named_relations_and_counts_its_edges(agent: Agent) -
         assert found["edges_traversed"] == 2
 
 
+@promise("L37", "walks go out, in or both ways")
 def test_directions_shorter_paths_and_single_hops(library: Agent) -> None:
     def walked(start: str, **traversal: Any) -> list[list[str]]:
         return paths(library.search(entity_id=start, traversal=traversal))
@@ -318,6 +337,7 @@ def test_a_type_or_attributes_narrow_what_a_walk_lists(library: Agent) -> None:
     assert found["pagination"]["total"] == 1
 
 
+@promise("scenario 4", "a walk inside a time window returns paths with their edges")
 def test_the_window_of_a_walk_is_on_its_edges(agent: Agent) -> None:
     for name in ("a", "b", "c"):
         agent.node(name)
@@ -337,6 +357,7 @@ def chain(agent: Agent, length: int) -> None:
         agent.edge(f"n{number}", "needs", f"n{number + 1}")
 
 
+@promise("FR-004, paths", "the shortest paths between two entities are found, however far they are apart")
 def test_the_shortest_paths_to_an_entity_are_found_however_far_it_is(agent: Agent) -> None:
     chain(agent, 8)
     agent.edge("n0", "needs", "n3")
@@ -357,6 +378,7 @@ def test_what_two_entities_have_in_common_is_two_hops_from_one_to_the_other(libr
     assert [entity["id"] for entity in only["entities"]] == ["doc_A"]
 
 
+@promise("FR-004, closure", "all that depends on an entity is found")
 def test_all_that_depends_on_an_entity_is_found_and_can_be_paged_and_narrowed(agent: Agent) -> None:
     chain(agent, 120)
     asked: dict[str, Any] = {"entity_id": "n119", "traversal": {"closure": True, "direction": "in"}}
@@ -376,6 +398,7 @@ def test_a_closure_of_more_than_a_thousand_says_that_there_is_more(agent: Agent)
     assert (found["pagination"]["total"], found["truncated"]) == (1000, True)
 
 
+@promise("FR-004, heavy walk", "hops past the limit are cut and marked while no graph engine is configured")
 def test_hops_past_the_limit_are_cut_and_said(agent: Agent) -> None:
     for number in range(7):
         agent.node(f"n{number}")
@@ -391,6 +414,8 @@ def test_hops_past_the_limit_are_cut_and_said(agent: Agent) -> None:
     assert (paths(found), found["truncated"]) == ([["n0", "n1", "n2", "n3", "n4", "n5"]], False)
 
 
+@promise("scenario 4, heavy walk", "a fan-out past a hundred is cut and marked")
+@promise("L36", "walks are capped in hops and fan-out")
 def test_a_fan_out_past_a_hundred_is_cut_and_said(agent: Agent) -> None:
     agent.node("hub")
     for number in range(150):

@@ -16,6 +16,7 @@ from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import Done, call, prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import TOOLSET, similar, toolset
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 TEXT = "Billing runs at night and retries three times"
@@ -131,6 +132,7 @@ class Secretive:
         return Decision(not hidden, "so it is", "v1")
 
 
+@promise("L18, similar, read", "and only what may be read is named")
 def test_only_what_may_be_read_is_named() -> None:
     with working(Secretive()) as agent:
         for name in ("s_one", "two"):
@@ -139,6 +141,7 @@ def test_only_what_may_be_read_is_named() -> None:
         assert "similar" not in written(agent, Index("s_one"), **upsert("m"))
 
 
+@promise("L18, similar", "a node under a new id is told what says nearly the same")
 async def test_the_index_of_words_finds_what_was_said_before_in_nearly_the_same_words(tmp_path: Path) -> None:
     async with app.served(Settings(base=tmp_path, toolsets=("all",))) as offer:
 

@@ -14,6 +14,7 @@ from tallystick.state import trust
 from tallystick.store import Store
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.knowledge.freshness import Repository
+from tests.promises import promise
 from tests.toolsets.agent import NOON, Agent, working
 from tests.toolsets.knowledge.agents import Checkout
 
@@ -26,6 +27,7 @@ def stale_of(agent: Agent, entity_id: str, **arguments: Any) -> Any:
     return agent.read(entity_id, **arguments)["entity"].get("stale")
 
 
+@promise("X24, told", "whoever reads a stale fact is told why and since when")
 def test_a_fact_past_its_time_is_marked_in_every_answer(agent: Agent) -> None:
     agent.node("port", stale_after=PAST, value=8080)
     agent.node("host", value="db1")
@@ -42,6 +44,7 @@ def test_a_fact_past_its_time_is_marked_in_every_answer(agent: Agent) -> None:
     assert agent.lineage("port")["entity"]["stale"] == told
 
 
+@promise("X24, verified", "who verified a fact, and when, is filled by the server")
 def test_a_verification_is_filled_in_and_holds_until_another_time_is_set(agent: Agent) -> None:
     agent.node("port", stale_after=PAST)
     agent.now += 2 * HOUR
@@ -55,6 +58,7 @@ def test_a_verification_is_filled_in_and_holds_until_another_time_is_set(agent: 
     assert stale_of(agent, "port") == {"why": "past its time", "since": "2025-01-04T15:00:00.000Z"}
 
 
+@promise("X24, verified, forged", "nobody says who verified a fact or when")
 def test_nobody_says_who_verified_a_fact_or_when(agent: Agent) -> None:
     agent.node("a", verified=True)
     verified = agent.read("a")["entity"]["attrs"]["verified"]
@@ -67,6 +71,7 @@ def test_nobody_says_who_verified_a_fact_or_when(agent: Agent) -> None:
     agent.node("a", verified=verified, text="as it was")
 
 
+@promise("X24, values", "what is no value of a reserved attribute is refused, in nodes and edges")
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -110,6 +115,7 @@ def test_what_was_written_before_these_names_were_reserved_can_be_written_again(
     assert agent.read("old")["entity"]["attrs"]["text"] == "more"
 
 
+@promise("X24, superseded", "a superseded fact leads to its successor")
 def test_a_superseded_fact_leads_to_the_end_of_the_chain(agent: Agent) -> None:
     for name in ("one", "two", "three"):
         agent.node(name)
@@ -127,6 +133,7 @@ def test_a_superseded_fact_leads_to_the_end_of_the_chain(agent: Agent) -> None:
     assert stale_of(agent, "two") is None
 
 
+@promise("X24, cycles", "facts that supersede each other both say so")
 def test_facts_that_supersede_each_other_both_say_so(agent: Agent) -> None:
     agent.node("a", supersedes=["b"])
     agent.node("b", supersedes=["c"])
@@ -154,6 +161,7 @@ def test_a_long_id_is_superseded_like_a_short_one(agent: Agent) -> None:
     assert stale_of(agent, other) is None
 
 
+@promise("X24, redacted", "a recalled successor supersedes nothing, a redacted one still does")
 def test_a_recalled_successor_supersedes_nothing_and_a_redacted_one_still_does(agent: Agent) -> None:
     agent.node("old")
     agent.node("new", supersedes=["old"], text="x")
@@ -168,6 +176,7 @@ def test_a_recalled_successor_supersedes_nothing_and_a_redacted_one_still_does(a
     assert (told["superseded_by"], told["successor_redacted"]) == ("new", True)
 
 
+@promise("X24, as_of", "the past is judged by its own documents and time")
 def test_the_past_is_judged_by_its_own_documents_and_time(agent: Agent) -> None:
     written = agent.node("port", stale_after=PAST)
     agent.now += 2 * HOUR
@@ -208,6 +217,7 @@ class HiddenPolicy:
         return Decision(not hidden, "", "1", cacheable=False, narrows=True)
 
 
+@promise("X24, hidden", "a successor that may not be read shows nowhere")
 def test_a_successor_that_may_not_be_read_shows_nowhere() -> None:
     with working(HiddenPolicy()) as agent:
         agent.node("old")
@@ -241,6 +251,7 @@ def citing(agent: Agent, checkout: Checkout) -> Agent:
     return agent
 
 
+@promise("X24, files", "a cited file is pinned by its hash, and the fact is stale once it changes")
 def test_a_cited_file_is_pinned_and_the_fact_is_stale_once_it_changes(citing: Agent, checkout: Checkout) -> None:
     citing.node("fact", cites=["./README.md", "nowhere.md"])
     pinned, unknown = citing.read("fact")["entity"]["attrs"]["cites"]
@@ -288,6 +299,7 @@ def test_a_write_that_is_retried_finds_itself_though_the_file_changed_meanwhile(
     assert (again["commit_id"], again["duplicate"]) == (first["commit_id"], True)
 
 
+@promise("X24, one call", "one call refreshes a fact with all it rests on")
 def test_one_call_refreshes_a_fact_with_all_it_rests_on(citing: Agent, checkout: Checkout) -> None:
     citing.node("fact", cites=["README.md"], stale_after=PAST, text="kept")
     citing.now += 2 * HOUR

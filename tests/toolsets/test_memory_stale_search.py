@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 from tests.toolsets.test_memory_stale import HiddenPolicy
 
@@ -22,6 +23,7 @@ def ports(agent: Agent) -> Agent:
     return agent
 
 
+@promise("X24, ranking", "of equal scores the stale come last, and lead to their successor")
 def test_of_equal_scores_the_stale_come_last_and_lead_to_their_successor(ports: Agent) -> None:
     found = ports.search(query="database port")["entities"]
     assert [each["id"] for each in found[:1]] == ["now"]
@@ -34,6 +36,7 @@ def test_of_equal_scores_the_stale_come_last_and_lead_to_their_successor(ports: 
     assert "stale: superseded → now" in text
 
 
+@promise("X24, memory.search", "only what is stale is listed when that is asked for")
 def test_only_what_is_stale_is_listed_when_that_is_asked_for(ports: Agent) -> None:
     assert sorted(ports.ids(stale=True)) == ["before", "old", "tea"]
     assert ports.ids(stale=True, type="person") == []

@@ -12,17 +12,20 @@ from tallystick.errors import InvalidArgument, NotFound
 from tallystick.server.schemas import input_schema, references, shown_schema
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import TOOLSET, error_shape
+from tests.promises import promise
 from tests.toolsets.agent import TOOLS, Agent
 
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
 
 
+@promise("TC-001-01", "memory.write, .read, .search and .lineage are listed")
 def test_the_four_tools_are_offered_and_their_faults_are_answered_as_the_protocol_says() -> None:
     assert list(TOOLS) == ["memory.write", "memory.read", "memory.search", "memory.lineage"]
     assert TOOLSET.faults == "protocol"
     assert [tool.name for tool in TOOLSET.tools if not tool.reads_only] == ["memory.write"]
 
 
+@promise("FR-001, discovery", "the four tools have complete, closed schemas")
 @each_tool
 def test_schemas_are_valid_closed_and_plain(tool: Tool) -> None:
     schema = input_schema(tool)
@@ -76,6 +79,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("FR-001, outputs", "what tools answer fits the schemas they show")
 @pytest.mark.parametrize(("name", "arguments"), CALLS, ids=[f"{name} {list(said)}" for name, said in CALLS])
 def test_calls_and_answers_fit_the_schemas(agent: Agent, name: str, arguments: dict[str, Any]) -> None:
     agent.node("a")

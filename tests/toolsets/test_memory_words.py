@@ -22,6 +22,7 @@ from tallystick.server.dispatch import BYTES_PER_TOKEN, TOKENS_MAX, prepare
 from tallystick.toolsets import Tool
 from tallystick.toolsets.memory import hit_text, toolset, word_search
 from tallystick.toolsets.memory.answers import as_lines
+from tests.promises import promise
 from tests.toolsets.agent import NOON, Agent, working
 
 HOUR = 3_600_000
@@ -131,6 +132,7 @@ def test_a_question_of_stop_words_alone_looks_for_them(agent: Agent) -> None:
     assert agent.ids(query="the who") == ["band"]
 
 
+@promise("X23, filters", "words go together with every other filter")
 def test_words_go_together_with_every_other_filter(shop: Agent) -> None:
     assert shop.ids(query="billing", type="incident") == ["twice"]
     assert shop.ids(query="billing", attrs={"status": "accepted"}) == ["pg"]
@@ -209,6 +211,7 @@ def test_what_does_not_go_together_is_refused(agent: Agent, arguments: dict[str,
 # -- how it is told
 
 
+@promise("L40, words", "a hit of words is small, its commit named by twelve digits")
 def test_a_hit_says_everything_once(shop: Agent) -> None:
     written = shop.read("pg")["provenance"]
     (hit,) = shop.search(query="postgres")["entities"]
@@ -364,6 +367,7 @@ def test_facets_list_types_keys_and_relations(shop: Agent) -> None:
 # -- then
 
 
+@promise("X23, past", "the past is answered by what was said then")
 def test_the_past_is_answered_by_what_was_said_then(agent: Agent) -> None:
     first = agent.node("a", text="otter")
     agent.node("b", text="otter and weasel")

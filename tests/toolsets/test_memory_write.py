@@ -16,6 +16,7 @@ from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.toolsets.memory.arguments import NodeArgument, WriteArguments
 from tallystick.toolsets.memory.write import write
 from tallystick.toolsets.memory.write_request import PAYLOAD_BYTES_MAX
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 PLAN = {
@@ -28,6 +29,8 @@ PLAN = {
 }
 
 
+@promise("scenario 1", "one agent writes a plan, another reads it with its provenance")
+@promise("L15", "a write is answered with its commit")
 def test_a_planner_writes_a_plan_and_a_searcher_reads_it_with_its_provenance(agent: Agent) -> None:
     receipt = agent.write(op="UPSERT_NODE", node=PLAN, nonce="abc123", actor="planner_agent")
     assert receipt == {
@@ -45,6 +48,7 @@ def test_a_planner_writes_a_plan_and_a_searcher_reads_it_with_its_provenance(age
     assert found["provenance"]["timestamp"] == receipt["timestamp"]
 
 
+@promise("TC-002-01", "equal payloads have one hash, whatever the order of their keys")
 def test_equal_payloads_have_one_content_hash_that_anyone_can_compute(agent: Agent) -> None:
     first = agent.write(op="UPSERT_NODE", node={"id": "test", "type": "foo", "attrs": {"x": 1, "y": 2}})
     second = agent.write(op="UPSERT_NODE", node={"id": "test", "attrs": {"y": 2, "x": 1}, "type": "foo"}, actor="other")
@@ -54,11 +58,13 @@ def test_equal_payloads_have_one_content_hash_that_anyone_can_compute(agent: Age
     assert second["commit_id"] == sha256(canonical + b"2" + b"other" + b"UPSERT_NODE").hexdigest()
 
 
+@promise("FR-002, chain", "each commit names the one before")
 def test_each_commit_names_the_one_before(agent: Agent) -> None:
     receipts = [agent.node(f"n{number}") for number in range(3)]
     assert [receipt["prev"] for receipt in receipts] == [None, receipts[0]["commit_id"], receipts[1]["commit_id"]]
 
 
+@promise("TC-002-02", "a write after an observed foreign commit has a later lamport")
 def test_a_write_after_a_foreign_commit_was_observed_comes_later(agent: Agent) -> None:
     agent.node("before")
     agent.partition.observe(10)
@@ -91,6 +97,7 @@ def everything(agent: Agent) -> dict[str, dict[str, Any]]:
     }
 
 
+@promise("scenario 1, retry", "a repeated write with its nonce is answered with the first commit")
 def test_a_retry_with_its_nonce_is_answered_with_the_first_commit_and_writes_nothing(agent: Agent) -> None:
     for name, call in everything(agent).items():
         first = agent.write(**call, nonce=name)
@@ -100,6 +107,7 @@ def test_a_retry_with_its_nonce_is_answered_with_the_first_commit_and_writes_not
         assert agent.log.head() == head, name
 
 
+@promise("L2", "a nonce used for something else is refused")
 def test_a_nonce_used_for_something_else_is_refused(agent: Agent) -> None:
     calls = everything(agent)
     for name, call in calls.items():
@@ -119,6 +127,7 @@ def test_a_nonce_belongs_to_its_actor(agent: Agent) -> None:
     assert two["lamport"] == one["lamport"] + 1
 
 
+@promise("TC-002-03", "two equal writes with one nonce make one commit")
 def test_racing_retries_become_one_commit(agent: Agent) -> None:
     receipts = agent.together("memory.write", [{"op": "UPSERT_NODE", "node": PLAN, "nonce": "n"}] * 8)
     assert len({receipt["commit_id"] for receipt in receipts}) == 1
@@ -129,6 +138,7 @@ def test_racing_retries_become_one_commit(agent: Agent) -> None:
 # -- nodes and edges
 
 
+@promise("L18", "an upsert replaces the whole document")
 def test_an_upsert_replaces_the_whole_node_and_keeps_who_made_it(agent: Agent) -> None:
     agent.write(op="UPSERT_NODE", node={"id": "n", "type": "note", "attrs": {"a": 1, "b": 2}}, actor="first")
     agent.write(op="UPSERT_NODE", node={"id": "n", "type": "memo", "attrs": {"b": 3}}, actor="second")
@@ -141,6 +151,7 @@ def test_an_upsert_replaces_the_whole_node_and_keeps_who_made_it(agent: Agent) -
     }
 
 
+@promise("L20", "an edge to nowhere is refused")
 def test_an_edge_to_nowhere_names_what_is_missing(agent: Agent) -> None:
     agent.node("here")
     for source, target, missing in (("here", "x", ["x"]), ("x", "here", ["x"]), ("x", "y", ["x", "y"])):
@@ -158,6 +169,7 @@ def test_an_edge_cannot_end_in_a_deleted_node(agent: Agent) -> None:
     assert said["missing"] == ["b"]
 
 
+@promise("L17", "an upsert on the same triple updates the edge")
 def test_an_upsert_on_the_same_triple_updates_the_edge(agent: Agent) -> None:
     agent.node("a")
     agent.node("b")
@@ -251,6 +263,7 @@ def test_nor_where_another_vocabulary_or_an_earlier_build_let_them_share_an_id(o
         agent.write(op=op, reason="why", edge_id="a|knows|b")
 
 
+@promise("L20, batch", "a node's edges are deleted before it, in one batch")
 def test_deleting_a_node_deletes_its_edges_first_in_the_same_batch(agent: Agent) -> None:
     for name in ("a", "b"):
         agent.node(name)
@@ -278,6 +291,7 @@ MISSING = [
 ]
 
 
+@promise("L20, missing", "what is not there cannot be deleted")
 @pytest.mark.parametrize("call", MISSING, ids=lambda call: f"{call['op']} {list(call)[1]}")
 def test_what_is_not_there_cannot_be_deleted(agent: Agent, call: dict[str, Any]) -> None:
     assert agent.refusal("memory.write", **call)["error"] == "ENTITY_NOT_FOUND"
@@ -287,6 +301,7 @@ def test_what_is_not_there_cannot_be_deleted(agent: Agent, call: dict[str, Any])
 # -- redaction
 
 
+@promise("6.1, erasure", "redaction leaves no byte of the named fields in the log")
 def test_redaction_leaves_no_byte_of_the_named_fields_in_the_log(agent: Agent) -> None:
     first = agent.node("p", "user", email="alice@old.example", name="Alice")
     agent.node("p", "user", email="alice@new.example", name="Alice")
@@ -308,6 +323,7 @@ def test_redaction_leaves_no_byte_of_the_named_fields_in_the_log(agent: Agent) -
     assert steps[0]["content_hash"] == first["content_hash"]
 
 
+@promise("L51", "redaction without fields forgets all attributes, of deleted nodes too")
 def test_a_redaction_without_fields_forgets_all_attributes_of_a_deleted_node_too(agent: Agent) -> None:
     agent.node("p", "user", email="alice@example.org", nested={"phone": "555-1234"})
     agent.write(op="DELETE_NODE", node_id="p")
@@ -317,6 +333,7 @@ def test_a_redaction_without_fields_forgets_all_attributes_of_a_deleted_node_too
     assert agent.lineage("p")["entity"]["current_state"] is None
 
 
+@promise("L51, L17, edges", "what an edge says is redacted like what a node says, in every version")
 def test_redaction_of_an_edge_leaves_no_byte_of_the_named_fields_in_the_log(agent: Agent) -> None:
     for name in ("p", "q"):
         agent.node(name)
@@ -334,6 +351,7 @@ def test_redaction_of_an_edge_leaves_no_byte_of_the_named_fields_in_the_log(agen
     assert (steps[2]["edge"], steps[2]["redacted_fields"]) == (ends, ["attrs.note"])
 
 
+@promise("L51, whole nodes", "a node that is redacted whole takes what its edges say in the same batch")
 def test_a_node_that_is_redacted_whole_takes_what_its_edges_say_in_the_same_batch(agent: Agent) -> None:
     for name in ("p", "q"):
         agent.node(name, mail=f"{name}@example.org")
@@ -383,11 +401,13 @@ def test_a_redaction_names_a_commit_of_that_node_or_is_refused(agent: Agent) -> 
 # -- who writes
 
 
+@promise("L11, local", "without a proven identity the caller may name itself")
 def test_without_a_proven_identity_the_caller_may_name_itself(agent: Agent) -> None:
     agent.write(op="UPSERT_NODE", node=PLAN, actor="planner_agent")
     assert agent.read("task_001")["provenance"]["created_by"] == "planner_agent"
 
 
+@promise("L11", "a proven identity cannot write as another")
 def test_a_proven_identity_cannot_write_as_another(agent: Agent) -> None:
     agent.principal = msgspec.structs.replace(agent.principal, trusted=False)
     agent.write(op="UPSERT_NODE", node=PLAN, actor="agent_alpha")
@@ -408,6 +428,8 @@ class Asked:
         return Decision(allowed, "" if allowed else "actor lacks delete permission on non-owned entities", "v1.2.0")
 
 
+@promise("scenario 2", "a deletion that policy forbids changes nothing and is answered with the decision")
+@promise("OWASP API5, functions", "each tool is asked about with its own action")
 def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
     policy = Asked()
     with working(policy) as agent:
@@ -504,12 +526,16 @@ MALFORMED: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@promise("TC-001-02", "a write without its node is told which field is required")
+@promise("5.3, API6", "unknown and server-set fields are refused")
+@promise("L16", "each operation has its own fields, and no others")
 @pytest.mark.parametrize(("call", "problems"), MALFORMED, ids=[str(call)[:80] for call, _ in MALFORMED])
 def test_every_fault_of_a_call_is_named(agent: Agent, call: dict[str, Any], problems: list[str]) -> None:
     said = agent.refusal("memory.write", **call)
     assert (said["error"], said["validation_errors"]) == ("INVALID_ARGUMENT", problems)
 
 
+@promise("bad input, depth", "nesting without end is refused")
 def test_nesting_without_end_is_refused(agent: Agent) -> None:
     said = agent.refusal("memory.write", op="UPSERT_NODE", node=NODE | {"attrs": DEEP})
     assert said["error"] == "INVALID_ARGUMENT"
@@ -524,6 +550,7 @@ def test_an_unknown_operation_is_told_the_ones_there_are(agent: Agent) -> None:
 NOT_JSON: list[Any] = [float("nan"), float("inf"), "half \ud800 a pair", {"\udfff": 1}]
 
 
+@promise("L7", "what JSON cannot say is refused")
 @pytest.mark.parametrize("value", NOT_JSON, ids=["nan", "infinity", "surrogate", "surrogate key"])
 def test_what_json_cannot_say_is_refused_even_where_no_door_stands_before_the_tool(agent: Agent, value: Any) -> None:
     node = NodeArgument.model_construct(id="n", type="note", attrs={"x": value})
@@ -533,6 +560,7 @@ def test_what_json_cannot_say_is_refused_even_where_no_door_stands_before_the_to
     assert agent.log.head().count == 0
 
 
+@promise("bad input, size", "a payload past the limit is refused with both figures")
 def test_a_payload_past_the_limit_says_its_size_and_the_limit(agent: Agent) -> None:
     room = PAYLOAD_BYTES_MAX - len(b'{"attrs":{"text":""},"id":"n","type":"note"}')
     agent.node("n", text="x" * room)

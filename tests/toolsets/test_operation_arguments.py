@@ -16,6 +16,7 @@ from tallystick.extensions.tasks import toolset as tasks
 from tallystick.server.dispatch import prepare
 from tallystick.toolsets import Tool, knowledge, memory, work
 from tallystick.toolsets.operation_arguments import OperationArguments, operation_faults
+from tests.promises import promise
 
 HEX = "a" * 32
 TOOLS = {
@@ -139,6 +140,7 @@ def value_of(tool: str, name: str) -> Any:
 CASES = [(tool, case) for tool, cases in USES.items() for case in cases]
 
 
+@promise("X21", "what an operation does not use is refused, in every tool that has operations")
 @pytest.mark.parametrize(("tool", "case"), CASES)
 def test_what_an_operation_uses_is_taken_and_all_else_refused_by_name(tool: str, case: str) -> None:
     used = USES[tool][case].split()
@@ -269,6 +271,7 @@ def test_an_overview_of_one_is_no_search() -> None:
         prepare(TOOLS["query_container"], said)
 
 
+@promise("X21, every tool", "no tool with operations is left out of the rule")
 def test_every_tool_with_operations_goes_by_this_rule() -> None:
     """And every one of their operations stands in the table above."""
     with_operations = {tool.name for tool in all_tools() if any(map(has_operations, models_of(tool.input)))}

@@ -19,6 +19,7 @@ from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.reverify import follow_up, notice
 from tallystick.toolsets.memory import toolset as memory_toolset
 from tallystick.toolsets.work import toolset as work_toolset
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 HOUR = 3_600_000
@@ -91,6 +92,7 @@ def stale_fact(setup: StaleSetup, node_id: str = "port", **attrs: Any) -> None:
     setup.agent.now += 2 * HOUR
 
 
+@promise("X24, work", "a stale fact gets one work node, in its project or in maintenance")
 def test_a_stale_fact_that_is_read_gets_one_node_in_a_project_for_such_things(setup: StaleSetup) -> None:
     stale_fact(setup, name="The port of the database")
     setup.node("fresh", name="x")
@@ -118,6 +120,7 @@ def test_all_who_notice_at_once_add_one(setup: StaleSetup) -> None:
     assert setup.projects() == ["maintenance"]
 
 
+@promise("X24, work, project", "the work belongs to the project of the fact")
 def test_it_belongs_to_the_project_of_the_fact(setup: StaleSetup) -> None:
     root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
     planned = setup.call("graph_plan", nodes=[{"ref": "a", "parent_ref": root, "summary": "a plan"}])
@@ -130,6 +133,7 @@ def test_it_belongs_to_the_project_of_the_fact(setup: StaleSetup) -> None:
     assert setup.projects() == ["shop"]
 
 
+@promise("X24, work, verified", "a fact that is verified resolves its node")
 def test_a_fact_that_is_verified_resolves_its_node(setup: StaleSetup) -> None:
     stale_fact(setup)
     setup.read("port")
@@ -195,6 +199,7 @@ def test_who_may_only_read_is_answered_and_adds_nothing(setup: StaleSetup) -> No
     assert setup.projects() == []
 
 
+@promise("X24, work, hidden", "who may not read a fact does not read the work made of it")
 def test_who_may_not_read_a_fact_does_not_read_the_work_that_was_made_of_it(setup: StaleSetup) -> None:
     setup.become("boss")
     stale_fact(setup, "secret_port")
@@ -222,6 +227,7 @@ def patch(setup: StaleSetup, node_id: str, **attrs: Any) -> None:
     setup.call("memory.write", op="PATCH_NODE", node={"id": node_id, "attrs": attrs})
 
 
+@promise("X24, work nodes", "a work node may run out, and keeps that through its own tools")
 def test_a_work_node_may_run_out_and_keeps_that_through_its_own_tools(setup: StaleSetup) -> None:
     root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
     planned = setup.call("graph_plan", nodes=[{"ref": "a", "parent_ref": root, "summary": "a plan"}])
@@ -240,6 +246,7 @@ def test_a_work_node_may_run_out_and_keeps_that_through_its_own_tools(setup: Sta
     assert "stale" not in setup.call("graph_context", node_id=task)["node"]
 
 
+@promise("X24, knowledge and tasks", "knowledge and tasks may run out")
 def test_knowledge_and_tasks_may_run_out(setup: StaleSetup) -> None:
     root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
     atom = setup.call(
@@ -277,6 +284,7 @@ def test_knowledge_and_tasks_may_run_out(setup: StaleSetup) -> None:
     assert named == {atom["id"], task["id"]}
 
 
+@promise("X24, exactly four", "nothing else of another vocabulary is patched")
 def test_nothing_else_of_another_vocabulary_is_patched(setup: StaleSetup) -> None:
     root = setup.call("graph_open", project="shop", goal="sell")["root"]["id"]
     for attrs in ({"resolved": True}, {"verified": True, "resolved": True}, {}):

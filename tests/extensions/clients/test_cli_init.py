@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import CommandLine, CommandResult
+from tests.promises import promise
 
 Run = Callable[..., CommandResult]
 
@@ -40,6 +41,7 @@ def tally(repository: Path) -> Run:
     return run
 
 
+@promise("init, asks", "init shows the files and writes nothing unless it is told to")
 def test_it_shows_the_files_and_writes_nothing_unless_it_is_told_to(tally: Run, repository: Path) -> None:
     outcome = tally("init")
     assert outcome.code == 2
@@ -71,6 +73,7 @@ def test_with_json_it_is_a_plan_until_yes_is_said(tally: Run, repository: Path) 
     assert list((repository / ".cursor").iterdir()) == []
 
 
+@promise("init, print", "what would be written is printed for copying")
 def test_it_prints_what_can_be_copied(tally: Run, repository: Path) -> None:
     (repository / ".cursor" / "mcp.json").write_text('{\n  "mcpServers": {\n    "x": {}\n  }\n}\n')
     outcome = tally("init", "--print", "--client", "cursor", "--no-hooks")

@@ -11,6 +11,7 @@ from tallystick.extensions.clients.checks import examine_clients
 from tallystick.extensions.clients.init import Request
 from tallystick.operations.doctor import Finding
 from tests.extensions.clients.test_init import World, make_world
+from tests.promises import promise
 
 CHOSEN = Request(clients=("claude", "codex", "cursor"))
 
@@ -40,6 +41,7 @@ def test_nothing_is_connected_and_the_next_step_is_said(world: World) -> None:
     assert "tallystick init" in (found.advice or "")
 
 
+@promise("doctor, clients", "the doctor says that the clients are in place, and what is not")
 def test_all_is_in_place(world: World) -> None:
     world.init(CHOSEN)
     found = examine(world)
@@ -50,6 +52,7 @@ def test_all_is_in_place(world: World) -> None:
     assert found["Codex"].found == f"connected to this memory, in {world.root}/.codex/config.toml"
 
 
+@promise("doctor, clients, command", "the doctor names a command that is not on PATH, and the next step")
 @pytest.mark.parametrize(("missing", "what"), [("tallystick", "Cursor"), ("tallystick-hook", "Cursor, hooks")])
 def test_a_command_that_is_not_on_path_is_named(world: World, missing: str, what: str) -> None:
     world.init(CHOSEN)
@@ -60,6 +63,7 @@ def test_a_command_that_is_not_on_path_is_named(world: World, missing: str, what
     assert "pipx install" in (found.advice or "")
 
 
+@promise("doctor, clients, memory", "the doctor names another memory that a client is connected to")
 @pytest.mark.parametrize(
     "entry",
     [

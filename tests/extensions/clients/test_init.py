@@ -32,6 +32,7 @@ from tallystick.extensions.clients.init import (
 from tallystick.extensions.clients.table import CLIENTS, NAMES
 from tallystick.extensions.hooks import clients as hook_clients
 from tests.clients import configurations
+from tests.promises import promise
 
 EVERY = Request(clients=tuple(client.name for client in CLIENTS if client.project is not None))
 ALL_HERE = Request()
@@ -105,6 +106,7 @@ def actions(plan: Plan) -> set[str]:
 # -- finding
 
 
+@promise("init, finds", "clients are found by their files, their directories and their commands")
 def test_clients_are_found_by_their_files_their_directories_and_their_commands(world: World) -> None:
     world.write(".vscode/settings.json", "{}")
     (world.machine.home / ".cursor").mkdir()
@@ -165,6 +167,7 @@ SERVERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@promise("init, entries", "every client gets its entry where it looks for it")
 def test_every_client_gets_its_entry_where_it_looks_for_it(world: World) -> None:
     plan = world.init()
     assert actions(plan) == {"create"}
@@ -178,6 +181,7 @@ def test_every_client_gets_its_entry_where_it_looks_for_it(world: World) -> None
     assert not (world.root / "CLAUDE.md").exists()
 
 
+@promise("init, names", "no path and no version is in what is written")
 def test_no_path_and_no_version_is_in_what_is_written(world: World) -> None:
     world.init()
     for path in (each for each in world.root.rglob("*") if each.is_file() and ".git" not in each.parts):
@@ -185,6 +189,7 @@ def test_no_path_and_no_version_is_in_what_is_written(world: World) -> None:
         assert sys.prefix not in path.read_text()
 
 
+@promise("init, memory", "the memory lies in what work trees share, outside of version control")
 def test_the_memory_lies_in_what_work_trees_share_and_git_sees_nothing_of_it(world: World) -> None:
     git(world.root, "commit", "-q", "--allow-empty", "-m", "first")
     git(world.root, "worktree", "add", "-q", str(world.top / "other"))
@@ -204,6 +209,7 @@ def test_from_a_subdirectory_the_repositorys_own_files_are_meant(world: World) -
     assert list((world.root / "src").iterdir()) == []
 
 
+@promise("init, shared", "with --shared no memory is made for the repository")
 def test_with_shared_no_memory_is_made_and_an_own_one_is_not_passed_over(world: World) -> None:
     plan = world.init(msgspec.structs.replace(EVERY, shared=True))
     assert plan.memory == str(world.machine.home / ".local/share/tallystick")
@@ -253,6 +259,7 @@ def _hooks(world: World, name: str) -> dict[str, list[Any]]:
     return found
 
 
+@promise("init, hooks", "hooks call ours by name, in the form of each client")
 def test_hooks_call_ours_by_name_in_the_form_of_each_client(world: World) -> None:
     world.init()
     assert list(_hooks(world, ".claude/settings.json")) == [
@@ -314,6 +321,7 @@ def test_where_the_plugin_is_enabled_nothing_is_doubled(world: World) -> None:
 # -- instructions
 
 
+@promise("init, instructions", "AGENTS.md and CLAUDE.md get the block, unless one takes in the other")
 def test_both_instruction_files_get_the_block_unless_one_takes_in_the_other(world: World) -> None:
     claude = world.write("CLAUDE.md", "# Rules\n")
     world.init()
@@ -356,6 +364,7 @@ def test_an_older_block_is_replaced_and_an_edited_one_is_not(world: World) -> No
 # -- once and again
 
 
+@promise("init, idempotent", "a second run changes nothing")
 def test_a_second_run_changes_nothing(world: World) -> None:
     world.init()
     before = world.all_files()
@@ -429,6 +438,7 @@ def test_what_others_wrote_since_stays_when_ours_is_taken_out(world: World) -> N
     assert at(plan, ".cursor/mcp.json").action == "cut"
 
 
+@promise("init, edited", "what was edited by hand is shown and goes only when told so")
 def test_what_was_edited_by_hand_is_shown_and_goes_only_when_told_so(world: World) -> None:
     world.init()
     path = world.root / ".cursor/mcp.json"
@@ -490,6 +500,7 @@ def test_a_damaged_record_is_as_none(world: World) -> None:
 # -- files that are not as one would wish
 
 
+@promise("init, refuses", "a file that cannot be read is left alone, and the place is named")
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
@@ -523,6 +534,7 @@ def test_bytes_that_are_no_text_and_things_that_are_no_file_are_left_alone(world
     assert {at(plan, name).action for name in (".mcp.json", "opencode.json", ".cursor/mcp.json")} == {"refused"}
 
 
+@promise("init, links", "a link is followed within the project and not out of it")
 def test_a_link_is_followed_within_the_project_and_not_out_of_it(world: World) -> None:
     outside = world.machine.home / "precious.json"
     outside.write_text("{}")
@@ -619,6 +631,7 @@ def test_a_directory_that_is_read_only_is_said_to_be(world: World) -> None:
 # -- killed in between
 
 
+@promise("init, killed", "killed in between, a second run finishes, and removal leaves nothing")
 @pytest.mark.parametrize("writes", range(0, 14, 2))
 def test_killed_in_between_a_second_run_finishes_and_removal_leaves_nothing(world: World, writes: int) -> None:
     path = world.write(".mcp.json", '{"mcpServers": {}}\n')
@@ -678,6 +691,7 @@ def _repository(draw: st.DrawFn) -> dict[str, str]:
     return found
 
 
+@promise("init, byte for byte", "whatever the files are, they are the same after init and its removal")
 @settings(max_examples=30)
 @given(files=_repository())
 def test_whatever_the_files_are_they_are_the_same_afterwards(

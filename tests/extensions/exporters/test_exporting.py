@@ -18,6 +18,7 @@ from tests.command_line import CommandLine, edge, node
 from tests.extensions.exporters.exports import body, exported, front_matter, losses, notes
 from tests.extensions.importers.imports import count, tool
 from tests.mcp_client import call, connect
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -44,6 +45,7 @@ def said_in(path: Path) -> str:
     return "".join(f"{each}\n{each.read_text()}" for each in files)
 
 
+@promise("export-trust", "the redacted stays so, the recalled says so, the deleted is not there, in every form")
 @pytest.mark.parametrize("form", FILES + DIRECTORIES)
 def test_the_redacted_stays_so_the_recalled_says_so_and_the_deleted_is_not_there(
     shell: CommandLine, target: Path, form: str
@@ -82,6 +84,7 @@ def test_a_recalled_note_says_so_to_people_and_programs(shell: CommandLine, tmp_
         assert "> **Recalled**, not to be relied upon: made \\*up\\*" in body(path)
 
 
+@promise("export-as-of", "a moment of the past is exported as it was")
 @pytest.mark.parametrize("form", FILES + DIRECTORIES)
 def test_a_moment_of_the_past_is_exported_as_it_was(shell: CommandLine, target: Path, form: str) -> None:
     shell.write(node("a", text="first words"), node("b"), edge("a", "near", "b"))
@@ -102,6 +105,7 @@ def test_a_moment_that_never_was_is_refused_and_leaves_nothing(shell: CommandLin
     assert [path.name for path in tmp_path.iterdir() if "out" in path.name] == []
 
 
+@promise("export-losses", "what a form cannot hold is listed with how often and examples")
 def test_one_type_alone_and_edges_to_others_are_told(shell: CommandLine, target: Path) -> None:
     shell.write(node("a", "T"), node("b", "T"), node("c", "U"), edge("a", "r", "b"), edge("a", "r", "c"))
     report = exported(shell, "server-memory", target, "--type", "T")
@@ -113,6 +117,7 @@ def test_one_type_alone_and_edges_to_others_are_told(shell: CommandLine, target:
         exported(shell, "server-memory", target, "--type", "V", "--force")
 
 
+@promise("export-project", "one project alone is exported with what hangs on it")
 def test_one_project_alone_with_what_hangs_on_it(shell: CommandLine, target: Path) -> None:
     for project in ("bridge", "tunnel"):
         root = tool(shell, "graph_open", project=project, goal=f"Build the {project}")["root"]["id"]
@@ -198,6 +203,7 @@ def test_a_directory_that_is_not_empty_is_left_alone(shell: CommandLine, target:
     assert [path.name for path in target.parent.iterdir() if path.name.startswith(".out")] == []
 
 
+@promise("export-foreign-directory", "force replaces no directory that is not an export")
 def test_force_replaces_no_directory_that_is_not_an_export(shell: CommandLine, target: Path) -> None:
     shell.write(node("a"))
     target.mkdir()
@@ -218,6 +224,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(shell: CommandLine, targ
     assert list(entities(target)) == ["a"]
 
 
+@promise("export-whole", "an export that ends early leaves what was there")
 @pytest.mark.parametrize(("form", "module"), [("vault", vault), ("server-memory", server_memory)])
 def test_one_that_ends_early_leaves_what_was_there(
     shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, module: Any

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.extensions.exporters.file_names import file_names, paths
+from tests.promises import promise
 
 
 def test_a_plain_id_is_its_own_name_in_every_export() -> None:
@@ -16,6 +17,7 @@ def test_a_plain_id_is_its_own_name_in_every_export() -> None:
     assert file_names(ids) == {each: each for each in ids}
 
 
+@promise("export-names", "no id leaves its directory or means something to a file system")
 @pytest.mark.parametrize(
     "hostile",
     [

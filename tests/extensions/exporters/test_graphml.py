@@ -10,6 +10,7 @@ import pytest
 
 from tests.command_line import CommandLine, edge, node
 from tests.extensions.exporters.exports import exported
+from tests.promises import promise
 
 _NAMESPACE = {"g": "http://graphml.graphdrawing.org/xmlns"}
 
@@ -66,6 +67,7 @@ def test_nodes_and_edges_have_their_attributes_with_the_types_that_they_have(
     }
 
 
+@promise("export-graphml", "GraphML is whole XML, and says the same whatever is written")
 def test_whatever_is_written_the_xml_is_whole_and_says_the_same(tmp_path: Path, shell: CommandLine) -> None:
     texts = ["<b>&amp;", "]]>", "quote\"'", " blank ", "a\r\nb\tc", "<!--", "<?x?>", "🏔"]
     shell.write(

@@ -13,6 +13,7 @@ from tallystick.extensions.exporters import mermaid
 from tests.command_line import CommandLine
 from tests.extensions.exporters.exports import exported, losses
 from tests.extensions.importers.imports import tool
+from tests.promises import promise
 
 _NODE = re.compile(r'  (n\d+)\["([\w ,:/.<>()#;-]*)"\]:::(\w+)')
 
@@ -41,6 +42,7 @@ def plan(tmp_path: Path) -> _Plan:
     return _Plan(CommandLine(tmp_path / "base"))
 
 
+@promise("export-mermaid", "a plan is a flowchart with states, claims and dependencies")
 def test_a_plan_shows_states_claims_and_dependencies(tmp_path: Path, plan: _Plan) -> None:
     first, *_ = plan.add("Survey", "Piers", "Deck")
     done = {"node_id": first, "resolved": True, "add_evidence": [{"type": "note", "ref": "measured"}]}
@@ -62,6 +64,7 @@ def test_a_plan_shows_states_claims_and_dependencies(tmp_path: Path, plan: _Plan
     assert chart.count("classDef") == 3
 
 
+@promise("export-mermaid-labels", "what a summary says is never syntax of Mermaid")
 def test_what_a_summary_says_is_never_syntax(tmp_path: Path) -> None:
     plan = _Plan(CommandLine(tmp_path / "base"), project='x %%{init: {"theme":"dark"}}%%')
     hostile = [

@@ -11,6 +11,7 @@ import pytest
 from tallystick.extensions.exporters import okf
 from tests.command_line import CommandLine, edge, node
 from tests.extensions.exporters.exports import body, exported, front_matter, losses, notes
+from tests.promises import promise
 
 _LINK = re.compile(r"(?<!\\)\]\((/[^)]+)\)")
 
@@ -25,6 +26,7 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "okf"
 
 
+@promise("export-okf", "in the Open Knowledge Format every concept has a type and every link leads to a file")
 def test_every_concept_has_a_type_and_every_link_leads_to_a_file(shell: CommandLine, target: Path) -> None:
     ids = ["a", "A", "../x", "index", "log", "[t](/evil.md)", "b|c"]
     shell.write(*(node(each, each) for each in ids), *(edge(each, "near [x](/y.md)", "a") for each in ids))
@@ -46,6 +48,9 @@ def test_the_root_tells_the_version_and_leads_to_all(shell: CommandLine, target:
     assert _LINK.findall((target / "note" / "index.md").read_text()) == ["/note/a.md", "/note/b.md"]
 
 
+@promise(
+    "export-okf-words", "sources, authors, verification, status and staleness are said in the words of that format"
+)
 def test_where_it_comes_from_and_whether_it_holds_is_said_in_the_words_of_the_form(
     shell: CommandLine, target: Path
 ) -> None:

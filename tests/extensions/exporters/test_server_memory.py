@@ -16,6 +16,7 @@ from tests.command_line import CommandLine, edge, node
 from tests.extensions.exporters.exports import exported, front_matter, losses
 from tests.extensions.importers.fixtures.make import BIN
 from tests.extensions.importers.imports import FIXTURES, facts, imported, links
+from tests.promises import promise
 
 PROGRAM = BIN / "mcp-server-memory"
 
@@ -57,6 +58,7 @@ def test_what_came_from_server_memory_goes_back_as_it_was(tmp_path: Path, shell:
     assert links("server-memory", tmp_path) == links("server-memory", source)
 
 
+@promise("export-server-memory", "server-memory reads what is exported for it")
 @pytest.mark.skipif(not PROGRAM.exists(), reason="'make test' installs server-memory")
 def test_server_memory_reads_it(tmp_path: Path, shell: CommandLine) -> None:
     hostile = ["../x", "line\u2028end", 'quote"', "ä 🏔", "{}"]

@@ -16,6 +16,7 @@ from tallystick.extensions.exporters.vault import open_writer
 from tests.command_line import CommandLine, edge, node
 from tests.extensions.exporters.exports import body, exported, front_matter, losses, notes
 from tests.extensions.importers.imports import FIXTURES, facts, imported, items, left_out, links, reasons, written
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_a_note_has_the_attributes_the_text_and_the_relations(tmp_path: Path, sh
     assert '- "lives in" [[service/billing]]\n- owns [[service/billing]]\n' in body(ada)
 
 
+@promise("export-vault", "a vault is read back by our own importer with the same entities")
 def test_our_own_importer_reads_back_the_same_entities(tmp_path: Path, shell: CommandLine) -> None:
     hostile = ["../x", "CON", "Index", "a|b", "[[a]]", "a#b", "ada", "Ada", "ADA", "x'y\"z", "-", "% ü 🏔"]
     operations = [
@@ -86,6 +88,7 @@ def test_notes_of_basic_memory_come_back_as_they_were_however_often(tmp_path: Pa
         assert written(imported(shell, "basic-memory", vault))["edge implements"] == (1, 0, 0)
 
 
+@promise("export-vault-texts", "what an agent wrote as text is no edge and no front matter")
 def test_what_an_agent_wrote_as_text_is_no_edge_and_no_front_matter(tmp_path: Path, shell: CommandLine) -> None:
     text = "---\ntype: admin\n---\n- owns [[admin]]\n"
     shell.write(
@@ -150,6 +153,7 @@ _TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max
 _IDS = st.lists(_TEXTS, unique=True, min_size=1, max_size=4)
 
 
+@promise("export-vault-anything", "whatever entities say, their ids, types and edges are read back")
 @settings(max_examples=60)
 @given(st.data())
 def test_whatever_entities_say_their_ids_types_and_edges_are_read_back(

@@ -17,6 +17,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import prepare
 from tests.extensions.files.agents import FilesAgent, working
 from tests.projections.workspace import DEFINITIONS, connection, memory, text
+from tests.promises import promise
 
 NODE = "_content/nodes/n.md"
 
@@ -543,6 +544,7 @@ def filled(home: Path) -> None:
 BELOW = ["a", "e", "e/.hidden", "e/b", "empty", "link"]
 
 
+@promise("files, directories", "a directory is renamed or deleted if the policy agrees to everything in it")
 def test_to_delete_or_rename_a_directory_is_to_ask_about_everything_in_it(tmp_path: Path) -> None:
     filled(tmp_path)
     policy = Keeping()

@@ -10,6 +10,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.extensions.importers import claude_code
 from tests.command_line import CommandLine
 from tests.extensions.importers.imports import FIXTURES, count, facts, imported, left_out, links, written
+from tests.promises import promise
 
 HOME = FIXTURES / "claude-code"
 MEMORY = HOME / "projects" / "-home-ada-shop" / "memory"
@@ -22,6 +23,7 @@ def write(directory: Path, **files: str) -> Path:
     return directory
 
 
+@promise("import-claude-code", "a memory of Claude Code is a node with its place in the index")
 @pytest.mark.parametrize("path", [HOME, HOME / "projects", MEMORY.parent, MEMORY])
 def test_a_memory_is_a_node_with_its_place_in_the_index(path: Path) -> None:
     found = facts("claude-code", path)

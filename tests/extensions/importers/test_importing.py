@@ -16,6 +16,7 @@ from tallystick.extensions.importers.importing import Options, import_from
 from tallystick.toolsets.drafts import write_drawn
 from tests.command_line import CommandLine, commits_in, node
 from tests.extensions.importers.imports import count, imported, json_lines, reasons, written
+from tests.promises import promise
 
 
 def entity(name: str, *observations: str, kind: str = "service") -> dict[str, Any]:
@@ -38,6 +39,7 @@ def attrs(shell: CommandLine, name: str) -> Any:
     return shell.run("show", name, "--json").json["entity"]["attrs"]
 
 
+@promise("import-once", "a second import of the same source writes nothing")
 def test_a_second_import_writes_nothing(shell: CommandLine, memory: Path) -> None:
     assert imported(shell, "server-memory", memory)["commits"] == 3
     again = imported(shell, "server-memory", memory)
@@ -46,6 +48,7 @@ def test_a_second_import_writes_nothing(shell: CommandLine, memory: Path) -> Non
     assert count(shell) == 3
 
 
+@promise("import-dry-run", "a dry run shows what would be written, and writes nothing")
 def test_a_dry_run_tells_the_same_and_writes_nothing(shell: CommandLine, memory: Path) -> None:
     tried = imported(shell, "server-memory", memory, "--dry-run")
     assert not shell.base.exists()
@@ -56,6 +59,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing(shell: CommandLine, memory:
     assert count(shell) == 3
 
 
+@promise("import-origin", "source, author and time are attributes, never the commit's actor or timestamp")
 def test_whoever_wrote_it_there_is_no_author_here(shell: CommandLine, memory: Path) -> None:
     imported(shell, "server-memory", memory)
     first = commits_in(shell.base / "_system" / "log")[0]
@@ -66,6 +70,7 @@ def test_whoever_wrote_it_there_is_no_author_here(shell: CommandLine, memory: Pa
     assert {name: origin[name] for name in ("from", "id")} == {"from": "server-memory", "id": "billing"}
 
 
+@promise("import-changes", "what changed in the source is updated, also when it changes back")
 def test_what_changed_in_the_source_changes_here_and_back_again(shell: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "memory.jsonl"
     for said in ("one", "two", "one"):
@@ -89,6 +94,7 @@ def test_what_an_agent_added_stays_and_is_no_change_of_the_source(shell: Command
     assert attrs(shell, "billing")["owner"] == "Ada"
 
 
+@promise("import-deleted", "what was deleted here does not come back by an import")
 def test_what_was_deleted_here_does_not_come_back(shell: CommandLine, memory: Path) -> None:
     imported(shell, "server-memory", memory)
     shell.write({"op": "DELETE_NODE", "node_id": "Ada"})
@@ -97,6 +103,7 @@ def test_what_was_deleted_here_does_not_come_back(shell: CommandLine, memory: Pa
     assert reasons(report) == {"Ada": "'Ada' was deleted here, and stays so", "Ada → billing": "no node 'Ada'"}
 
 
+@promise("import-others-stay", "what has the same id and another origin is left alone and told")
 def test_what_has_the_same_id_and_another_origin_is_left_alone(shell: CommandLine, memory: Path) -> None:
     shell.write(node("billing", "team", size=3))
     for options in (["--dry-run"], []):
@@ -151,6 +158,7 @@ def test_two_imports_at_once_write_everything_once(tmp_path: Path) -> None:
     assert len(commits_in(tmp_path / "base" / "_system" / "log")) == 2_500
 
 
+@promise("import-interrupted", "an interrupted import says how far it came and goes on from there")
 def test_an_interrupted_import_says_how_far_it_came_and_goes_on_from_there(
     shell: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +181,7 @@ def test_an_interrupted_import_says_how_far_it_came_and_goes_on_from_there(
     assert written(imported(shell, "server-memory", path)) == {"node service": (1_500, 0, 1_000)}
 
 
+@promise("import-names", "without a name the importers are listed, and a wrong one is put right")
 def test_a_name_alone_lists_them_and_a_wrong_one_is_put_right(shell: CommandLine, memory: Path) -> None:
     assert "server-memory" in shell.main("import", "--from").out
     assert "server-memory" in [each["name"] for each in shell.main("import", "--json", "--from").json]

@@ -9,6 +9,7 @@ import pytest
 
 from tests.command_line import CommandLine
 from tests.extensions.importers.imports import FIXTURES, count, facts, imported, left_out, links, reasons, written
+from tests.promises import promise
 
 DEMO = FIXTURES / "basic-memory" / "demo"
 
@@ -24,6 +25,7 @@ def vault(tmp_path: Path) -> Path:
     return tmp_path / "vault"
 
 
+@promise("import-basic-memory", "notes of basic-memory keep their observations and relations")
 def test_what_basic_memory_wrote_has_its_observations_and_relations() -> None:
     refunds = facts("basic-memory", DEMO)["demo/specs/refunds"]
     assert (refunds.type, refunds.attrs["title"], refunds.attrs["tags"]) == ("note", "Refunds", ["billing", "money"])
@@ -56,6 +58,7 @@ def test_a_relation_to_a_note_that_is_not_written_yet_is_told_and_imported_once_
     assert count(shell) == 3
 
 
+@promise("import-markdown", "a vault is notes and links, by path, title or name")
 def test_a_vault_is_notes_and_links_by_path_title_or_name(shell: CommandLine, vault: Path) -> None:
     (vault / "deep").mkdir()
     (vault / "deep" / "B.md").write_text("# The second\n\nback to [[a|the first]], [[A#part]] and `[[no link]]`\n")
@@ -82,6 +85,7 @@ def test_a_name_that_two_notes_have_leads_to_neither(vault: Path) -> None:
     assert links("markdown", vault) == [("vault/a", "links_to", "same"), ("vault/a", "links_to", "vault/one/same")]
 
 
+@promise("import-hostile", "a hostile front matter is told, and harms nothing")
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
@@ -118,6 +122,7 @@ def test_values_that_json_has_not_become_texts(vault: Path, shell: CommandLine) 
     assert written(imported(shell, "markdown", vault))["node note"] == (1, 0, 0)
 
 
+@promise("import-outside", "what leads outside or round in circles is not followed")
 def test_what_leads_outside_or_round_is_not_followed(vault: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     (vault / "a.md").write_text("x")

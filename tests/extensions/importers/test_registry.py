@@ -12,6 +12,7 @@ from tallystick.extension import installed
 from tallystick.extensions.importers.registry import GROUP, find, guess
 from tests.command_line import CommandLine
 from tests.extensions.importers.imports import FIXTURES, imported, json_lines, written
+from tests.promises import promise
 
 ROOT = Path(__file__).parents[3]
 NAMES = """
@@ -37,6 +38,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(site)
 
 
+@promise("import-others", "an importer of another package is one of them")
 @pytest.mark.usefixtures("package")
 def test_an_importer_of_another_package_is_one_of_them(tmp_path: Path) -> None:
     shell = CommandLine(tmp_path / "base")

@@ -12,6 +12,7 @@ import pytest
 from tests.command_line import CommandLine
 from tests.extensions.importers.fixtures.make import INSTALLED, make_server_memory
 from tests.extensions.importers.imports import FIXTURES, facts, imported, json_lines, left_out, links, written
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def test_an_entity_is_a_node_and_a_relation_is_an_edge() -> None:
     assert left_out("server-memory", path) == []
 
 
+@promise("import-server-memory", "what server-memory writes today is imported whole")
 @pytest.mark.skipif(not INSTALLED, reason="'make test' installs server-memory")
 def test_what_server_memory_writes_today_is_imported_whole(tmp_path: Path, shell: CommandLine) -> None:
     make_server_memory(tmp_path)
@@ -58,6 +60,7 @@ def test_a_relation_to_nobody_is_told_whatever_order_the_lines_have(tmp_path: Pa
         assert report["unmapped"] == [{"where": "memory.jsonl:2", "what": "a → nobody", "reason": "no node 'nobody'"}]
 
 
+@promise("import-unmapped", "what cannot be mapped is listed line by line with a reason")
 @pytest.mark.parametrize(
     ("line", "what", "reason"),
     [

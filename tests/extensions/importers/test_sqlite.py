@@ -27,6 +27,7 @@ from tests.extensions.importers.imports import (
     tool,
     written,
 )
+from tests.promises import promise
 
 NODES = """nodes(id text primary key, rev integer, parent text, project text, summary text, resolved integer,
  depth integer, state text, properties text, context_links text, evidence text, created_by text, created_at text,
@@ -88,6 +89,7 @@ def make_swimlanes(path: Path) -> sqlite3.Connection:
 # -- swimlanes
 
 
+@promise("import-swimlanes", "a graph of swimlanes is a project, also while it is written, and is left as it was")
 def test_a_graph_of_swimlanes_is_a_project_also_while_it_is_written(tmp_path: Path, shell: CommandLine) -> None:
     path = tmp_path / "graph.db"
     with closing(make_swimlanes(path)) as connection:
@@ -122,6 +124,7 @@ def test_a_graph_of_swimlanes_is_a_project_also_while_it_is_written(tmp_path: Pa
     assert count(shell) == again
 
 
+@promise("import-damaged", "a damaged database is told and never written")
 def test_a_damaged_database_is_told_and_never_written(tmp_path: Path) -> None:
     path = tmp_path / "graph.db"
     with closing(make_swimlanes(path)) as connection:
@@ -233,6 +236,7 @@ def claude_mem_export(tmp_path: Path) -> Path:
     return path
 
 
+@promise("import-claude-mem", "what claude-mem kept is knowledge of files and nodes")
 def test_what_claude_mem_kept_is_knowledge_of_files_and_nodes(claude_mem_db: Path, shell: CommandLine) -> None:
     report = imported(shell, "auto", claude_mem_db)
     assert report["source"] == "claude-mem"

@@ -21,6 +21,7 @@ from tests.extensions.importers.imports import (
     tool,
     written,
 )
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ def states(report: Any) -> dict[str, str]:
 # -- beads
 
 
+@promise("import-beads", "issues of beads are tasks with parents, dependencies and evidence")
 def test_issues_of_beads_are_tasks_with_parents_dependencies_and_evidence(shell: CommandLine) -> None:
     report = imported(shell, "auto", FIXTURES / "beads")
     assert report["source"] == "beads"
@@ -80,6 +82,7 @@ def test_a_dry_run_of_a_plan_tells_the_same_and_writes_nothing(shell: CommandLin
     assert written(imported(shell, "beads", FIXTURES / "beads", "--dry-run"))["task beads"] == (0, 0, 4)
 
 
+@promise("import-plan", "a plan stays one whatever the source says: cycles and dangling references are told")
 def test_a_plan_stays_one_whatever_the_source_says(shell: CommandLine, tmp_path: Path) -> None:
     lines = [
         issue("a", dependencies=waits("a", "b")),
@@ -110,6 +113,7 @@ def test_a_plan_stays_one_whatever_the_source_says(shell: CommandLine, tmp_path:
     assert imported(shell, "beads", path)["commits"] == 0
 
 
+@promise("import-plan-changes", "what changes in a tracker changes here, and what agents did stays")
 def test_what_changes_there_changes_here_and_what_agents_did_stays(shell: CommandLine, tmp_path: Path) -> None:
     path = tmp_path / "plan" / "issues.jsonl"
     json_lines(path, [issue("a", description="one", dependencies=waits("a", "b")), issue("b"), issue("c")])
@@ -154,6 +158,7 @@ def test_fields_and_lines_of_beads_that_are_not_known_are_told(tmp_path: Path) -
 # -- task-master
 
 
+@promise("import-task-master", "tasks of task-master are tasks with their parts")
 def test_tasks_of_task_master_are_tasks_with_their_parts(shell: CommandLine) -> None:
     report = imported(shell, "auto", FIXTURES / "task-master")
     assert report["source"] == "task-master"
@@ -223,6 +228,7 @@ def test_tasks_decisions_and_documents_of_backlog_md(shell: CommandLine) -> None
     check_backlog(shell, FIXTURES / "backlog-md")
 
 
+@promise("import-backlog-md", "what Backlog.md writes today is imported whole")
 @pytest.mark.skipif(not INSTALLED, reason="'make test' installs Backlog.md")
 def test_what_backlog_md_writes_today_is_imported_whole(shell: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "repository").mkdir()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 
 NODE: dict[str, Any] = {"type": "Project", "content": "x", "format": "markdown"}
 ARGUMENT, ENCODING = "INVALID_ARGUMENT", "INVALID_ENCODING"
@@ -46,6 +47,8 @@ CREATE_NODE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("M1", "encoding is utf-8 unless said, and anything but the two is refused")
+@promise("M4", "properties are strings, finite numbers or booleans")
 @pytest.mark.parametrize(("code", "wrong"), CREATE_NODE, ids=lambda value: str(value)[:60])
 def test_a_node_that_is_wrongly_described_is_refused(gtd: OntologyAgent, code: str, wrong: dict[str, Any]) -> None:
     said = gtd.refusal("create_node", **(NODE | wrong))
@@ -70,6 +73,8 @@ OTHERS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@promise("M2", "new content needs its encoding")
+@promise("M3", "bad base64 and an encoding without content are refused")
 @pytest.mark.parametrize(("code", "tool", "wrong"), OTHERS, ids=lambda value: str(value)[:60])
 def test_a_wrong_call_about_a_node_leaves_it_as_it_was(
     gtd: OntologyAgent, code: str, tool: str, wrong: dict[str, Any]
@@ -95,6 +100,7 @@ CONNECTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("M39", "an update of a connection needs something to update")
 @pytest.mark.parametrize(("tool", "wrong"), CONNECTIONS, ids=lambda value: str(value)[:60])
 def test_a_wrong_call_about_a_connection_leaves_everything_as_it_was(
     gtd: OntologyAgent, tool: str, wrong: dict[str, Any]
@@ -137,6 +143,7 @@ ONTOLOGIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("M19, empty", "an empty or endless type name is refused")
 @pytest.mark.parametrize(("tool", "wrong"), ONTOLOGIES, ids=lambda value: str(value)[:60])
 def test_a_wrong_definition_defines_nothing(agent: OntologyAgent, tool: str, wrong: dict[str, Any]) -> None:
     whole = {"node_types": ["A"], "connection_types": [KIND]} if tool == "create_ontology" else {}
@@ -168,6 +175,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("M27", "an empty query or a limit below one is refused")
 @pytest.mark.parametrize(("tool", "wrong"), QUESTIONS, ids=lambda value: str(value)[:60])
 def test_a_question_that_makes_no_sense_is_refused(gtd: OntologyAgent, tool: str, wrong: dict[str, Any]) -> None:
     assert gtd.code(tool, **wrong) == ARGUMENT

@@ -13,12 +13,14 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.errors import NotFound
 from tallystick.policy import Action, Principal
 from tests.command_line import CommandLine
+from tests.promises import promise
 
 
 def tally(base: Path, *arguments: str) -> str:
     return CommandLine(base).run("ontology", *arguments).out
 
 
+@promise("presets, command line", "a person sees the ontology and starts with a preset")
 def test_a_preset_is_used_and_shown(tmp_path: Path) -> None:
     assert tally(tmp_path, "use", "gtd") == "added 5 types: Task, State, Context, UNSPECIFIED, DependsOn\n"
     assert tally(tmp_path, "use", "gtd") == "nothing to add: every type of this preset is there\n"

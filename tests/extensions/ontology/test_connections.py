@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 from tests.toolsets.agent import NOON
 
 SINCE = {"since": "2025-10-15", "follow_up_date": "2025-11-01"}
 
 
+@promise("AC2", "a connection is made and read with its ends, type and properties")
 def test_a_connection_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project"), gtd.make("Action")
     ends = {"from_node_id": project, "to_node_id": action}
@@ -29,6 +31,8 @@ def test_a_connection_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     }
 
 
+@promise("M11", "notes on a connection are read when asked for")
+@promise("M12", "notes have a format, markdown unless said")
 def test_notes_on_a_connection_are_read_when_asked_for(gtd: OntologyAgent) -> None:
     ends = {"from_node_id": gtd.make("Project"), "to_node_id": gtd.make("Action")}
     made = gtd.call("create_connection", type="NextAction", **ends, content="deadline is near")
@@ -44,6 +48,7 @@ def test_notes_on_a_connection_are_read_when_asked_for(gtd: OntologyAgent) -> No
     assert (found["content"], found["content_format"]) == ("it passed", "markdown")
 
 
+@promise("AC12, no notes", "a connection needs no content")
 def test_a_connection_without_notes_says_so(gtd: OntologyAgent) -> None:
     conn = gtd.join(gtd.make("Project"), "NextAction", gtd.make("Action"))
     found = gtd.call("get_connection", connection_id=conn, include_content=True)
@@ -60,6 +65,7 @@ def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: OntologyA
     assert (found["created"], found["modified"]) == ("2025-01-04T12:00:00.000Z", "2025-01-04T12:00:05.000Z")
 
 
+@promise("AC14", "several connections of one node or pair live and die apart")
 def test_one_of_several_connections_is_deleted_alone(gtd: OntologyAgent) -> None:
     project, action, other = gtd.make("Project"), gtd.make("Action"), gtd.make("Action")
     first, twin = gtd.join(project, "NextAction", action), gtd.join(project, "NextAction", action)
@@ -71,6 +77,7 @@ def test_one_of_several_connections_is_deleted_alone(gtd: OntologyAgent) -> None
     assert set(gtd.nodes()) == {project, action, other}
 
 
+@promise("M21", "a node may be connected to itself, and is its own neighbour once")
 def test_a_node_may_be_connected_to_itself(gtd: OntologyAgent) -> None:
     action = gtd.make("Action")
     gtd.join(action, "DependsOn", action)
@@ -80,6 +87,8 @@ def test_a_node_may_be_connected_to_itself(gtd: OntologyAgent) -> None:
 # -- what the ontology does not allow
 
 
+@promise("AC4, topology", "a connection between the wrong types is refused")
+@promise("AC8", "a violation is refused with the types that are allowed")
 def test_a_wrong_target_is_refused_with_the_valid_ones(gtd: OntologyAgent) -> None:
     project, person = gtd.make("Project"), gtd.make("Person")
     said = gtd.refusal("create_connection", type="NextAction", from_node_id=project, to_node_id=person)
@@ -89,6 +98,7 @@ def test_a_wrong_target_is_refused_with_the_valid_ones(gtd: OntologyAgent) -> No
     assert gtd.connections(from_node_id=project) == []
 
 
+@promise("M16", "wrong sources are named before wrong targets, in the exact words")
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
@@ -107,6 +117,7 @@ def test_a_wrong_source_is_named_before_a_wrong_target(
     assert gtd.refusal("create_connection", type="NextAction", **ends)["message"] == message
 
 
+@promise("AC9", "required properties are enforced, and with all of them the connection is made")
 def test_missing_properties_are_named(gtd: OntologyAgent) -> None:
     ends = {"from_node_id": gtd.make("Action"), "to_node_id": gtd.make("Person")}
     said = gtd.refusal("create_connection", type="WaitingFor", **ends, properties={"since": "2025-10-15"})
@@ -119,6 +130,7 @@ def test_missing_properties_are_named(gtd: OntologyAgent) -> None:
     assert gtd.connections(type="WaitingFor") == [made["connection_id"]]
 
 
+@promise("M18", "a required property only has to be there")
 def test_a_required_property_only_has_to_be_there(gtd: OntologyAgent) -> None:
     gtd.join(gtd.make("Action"), "WaitingFor", gtd.make("Person"), since="", follow_up_date=False)
 
@@ -132,6 +144,8 @@ ORDER: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("AC7", "what is wrong with a new connection is told in order, and which node or type it is")
+@promise("M17", "faults are told in order")
 @pytest.mark.parametrize(("code", "wrong"), ORDER, ids=[code for code, _ in ORDER])
 def test_of_several_faults_the_first_in_order_is_told(gtd: OntologyAgent, code: str, wrong: dict[str, Any]) -> None:
     ids = {kind: gtd.make(kind) for kind in ("Action", "Person")}
@@ -148,6 +162,7 @@ def test_without_an_ontology_its_absence_is_told_before_all_else(agent: Ontology
     assert agent.code("create_connection", **asked) == "ONTOLOGY_NOT_FOUND"
 
 
+@promise("AC7, unknown id", "a connection that is not there is named")
 @pytest.mark.parametrize(
     ("tool", "asked"),
     [("get_connection", {}), ("update_connection", {"properties": {"a": 1}}), ("delete_connection", {})],

@@ -17,6 +17,7 @@ from tallystick.policy import Decision, Request
 from tallystick.projections.content import INLINE_BYTES_MAX, Contents, Prepared
 from tallystick.server.dispatch import prepare
 from tests.extensions.ontology.agents import GTD, OntologyAgent, keeping
+from tests.promises import promise
 
 BLOB = random.Random(1).randbytes(300_000)
 
@@ -33,6 +34,7 @@ CONTENTS: list[tuple[str, str, str]] = [
 ]
 
 
+@promise("M5, format", "a format that looks like a path is only a word")
 @pytest.mark.parametrize(("encoding", "content", "format"), CONTENTS, ids=lambda value: str(value)[:20])
 def test_content_comes_back_unchanged(gtd: OntologyAgent, encoding: str, content: str, format: str) -> None:
     made = gtd.call("create_node", type="Project", content=content, encoding=encoding, format=format)
@@ -69,6 +71,7 @@ def test_large_and_binary_content_is_not_in_the_log(gtd: OntologyAgent) -> None:
     assert max(map(len, gtd.lines())) > INLINE_BYTES_MAX
 
 
+@promise("M40", "content past the limit is refused")
 @pytest.mark.parametrize(("encoding", "unit"), [("utf-8", "xyz"), ("base64", "QUJD")])
 def test_content_past_the_limit_is_refused_and_up_to_it_is_not(gtd: OntologyAgent, encoding: str, unit: str) -> None:
     gtd.use(make_toolset(lambda tenant: gtd.contents, lambda tenant: gtd.text, content_bytes_max=300))
@@ -88,6 +91,7 @@ def test_a_connection_holds_large_notes_too(gtd: OntologyAgent) -> None:
 # -- when the disk says no
 
 
+@promise("AC19, creation", "content that cannot be written means no node")
 def test_a_content_file_that_cannot_be_created_leaves_no_trace(gtd: OntologyAgent) -> None:
     node, other = gtd.make("Project", "old"), gtd.make("Action")
     conn = gtd.join(node, "NextAction", other)
@@ -109,6 +113,7 @@ def test_a_content_file_that_cannot_be_created_leaves_no_trace(gtd: OntologyAgen
     assert gtd.call("get_node_content", node_id=node)["content"] == "old"
 
 
+@promise("M26", "content that is nowhere any more is told")
 def test_a_blob_that_is_gone_is_told_and_the_node_is_still_there(gtd: OntologyAgent) -> None:
     made = gtd.call("create_node", type="Project", content="QQ==", encoding="base64", format="png")
     for blob in (gtd.home / "_content" / "blobs").iterdir():
@@ -117,6 +122,7 @@ def test_a_blob_that_is_gone_is_told_and_the_node_is_still_there(gtd: OntologyAg
     assert gtd.call("get_node", **made)["content_format"] == "png"
 
 
+@promise("AC19, append", "content that was prepared for a failed write is taken back")
 def test_a_failed_append_takes_the_prepared_content_back(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -164,6 +170,7 @@ class Nobody:
         return Decision(request.principal.actor == "admin", "only admin", "1")
 
 
+@promise("X8, typed", "who may not write reaches neither log nor disk")
 def test_who_may_not_write_leaves_nothing_on_the_disk(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def untouched(*_: Any, **__: Any) -> None:
         raise AssertionError("content was prepared for someone who may not write")
@@ -215,6 +222,7 @@ def test_what_a_person_wrote_into_the_file_comes_before_reading_replacing_and_de
     assert asked_for == [("nodes", node)] * 2 + [("connections", conn)] * 3 + [("nodes", node)]
 
 
+@promise("M40, memory", "large content is in memory once more than it came")
 def test_large_content_is_decoded_and_written_without_copies(gtd: OntologyAgent) -> None:
     size = 30_000_000
     tool = gtd.tool("create_node")

@@ -14,14 +14,18 @@ from tallystick.extensions.ontology.lookup import presets
 from tallystick.extensions.ontology.violations import SHOWN_MAX
 from tallystick.policy import Action, Decision, Request
 from tests.extensions.ontology.agents import GTD, OntologyAgent, keeping
+from tests.promises import promise
 
 
+@promise("AC4", "the ontology defines what may be made")
+@promise("M38", "the ontology keeps its order and omits what is not required")
 def test_the_ontology_comes_back_in_the_order_and_shape_it_was_given(agent: OntologyAgent) -> None:
     answer = agent.answer("create_ontology", GTD)
     assert (answer.data, answer.text) == ({"ok": True}, "create_ontology completed successfully")
     assert agent.call("get_ontology") == GTD
 
 
+@promise("AC17", "types are appended and the rest stays as it was")
 def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: OntologyAgent) -> None:
     gtd.call("add_node_type", type_name="Document")
     related = {"from_types": ["Project", "Action"], "to_types": ["Project", "Document"]}
@@ -39,11 +43,13 @@ def test_types_are_appended_and_the_rest_stays_as_it_was(gtd: OntologyAgent) -> 
     gtd.join(gtd.make("Project"), "RelatedTo", gtd.make("Document"))
 
 
+@promise("AC10, once", "a second ontology is refused")
 def test_a_second_ontology_is_refused(gtd: OntologyAgent) -> None:
     assert gtd.code("create_ontology", node_types=["X"], connection_types=[]) == "ONTOLOGY_ALREADY_EXISTS"
     assert gtd.call("get_ontology") == GTD
 
 
+@promise("AC10, types", "a type that exists is refused")
 def test_a_type_is_defined_once(gtd: OntologyAgent) -> None:
     said = gtd.refusal("add_node_type", type_name="Project")
     assert said["code"] == "TYPE_ALREADY_EXISTS"
@@ -70,6 +76,7 @@ NEEDS_ONE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@promise("AC10, before", "what needs an ontology says so when there is none")
 @pytest.mark.parametrize(("tool", "asked"), NEEDS_ONE, ids=[tool for tool, _ in NEEDS_ONE])
 def test_what_needs_an_ontology_says_so_when_there_is_none(
     agent: OntologyAgent, tool: str, asked: dict[str, Any]
@@ -77,6 +84,7 @@ def test_what_needs_an_ontology_says_so_when_there_is_none(
     assert agent.code(tool, **asked) == "ONTOLOGY_NOT_FOUND"
 
 
+@promise("M14", "without an ontology reads find nothing")
 def test_without_an_ontology_nothing_is_found(agent: OntologyAgent) -> None:
     agent.node("n", "Project")
     assert agent.nodes() == []
@@ -86,6 +94,8 @@ def test_without_an_ontology_nothing_is_found(agent: OntologyAgent) -> None:
     assert agent.code("get_connection", connection_id="c") == "CONNECTION_NOT_FOUND"
 
 
+@promise("AC4, validate_connection", "a connection can be tried before it is made")
+@promise("M15", "an unknown connection type is not valid")
 @pytest.mark.parametrize(
     ("names", "valid"),
     [
@@ -104,6 +114,7 @@ def test_a_connection_can_be_tried_before_it_is_made(
     assert ("reason" in answer) is not valid
 
 
+@promise("M19, twice", "names said twice are meant once")
 def test_names_said_twice_are_meant_once(agent: OntologyAgent) -> None:
     kind = {"name": "R", "from_types": ["A", "A"], "to_types": ["B"], "required_properties": ["p", "p"]}
     agent.define(node_types=["A", "B", "A"], connection_types=[kind])
@@ -111,12 +122,14 @@ def test_names_said_twice_are_meant_once(agent: OntologyAgent) -> None:
     assert agent.call("get_ontology") == {"node_types": ["A", "B"], "connection_types": [once]}
 
 
+@promise("M19, duplicates", "two connection types of one name are refused")
 def test_two_connection_types_of_one_name_are_refused(agent: OntologyAgent) -> None:
     kind: dict[str, Any] = {"name": "R", "from_types": [], "to_types": []}
     assert agent.code("create_ontology", node_types=[], connection_types=[kind, kind]) == "TYPE_ALREADY_EXISTS"
     assert agent.code("get_ontology") == "ONTOLOGY_NOT_FOUND"
 
 
+@promise("M19, later", "a connection type may name types that come later")
 def test_a_connection_type_may_name_types_that_come_later(agent: OntologyAgent) -> None:
     kind = {"name": "Owns", "from_types": ["Person"], "to_types": ["Boat"]}
     agent.define(node_types=["Person"], connection_types=[kind])
@@ -125,6 +138,7 @@ def test_a_connection_type_may_name_types_that_come_later(agent: OntologyAgent) 
     agent.join(agent.make("Person"), "Owns", agent.make("Boat"))
 
 
+@promise("M20", "node types and connection types do not share names")
 def test_node_types_and_connection_types_do_not_share_names(agent: OntologyAgent) -> None:
     kind = {"name": "Person", "from_types": ["Person"], "to_types": ["Person"]}
     agent.define(node_types=["Person"], connection_types=[kind])
@@ -162,6 +176,7 @@ def told(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(each.get("node_id") or each["connection_id"], each["code"]) for each in found]
 
 
+@promise("M19, over a memory", "what stands already and violates a new type is told, as far as it may be read")
 def test_an_ontology_over_a_memory_tells_what_stands_already_and_violates_it(agent: OntologyAgent) -> None:
     standing(agent)
     answer = agent.call("create_ontology", node_types=["Person", "Boat"], connection_types=[OWNS])
@@ -247,6 +262,7 @@ def test_every_preset_can_be_used_on_an_empty_memory(agent: OntologyAgent) -> No
     agent.join(agent.make("Task"), "DependsOn", agent.make("UNSPECIFIED"))
 
 
+@promise("presets", "a preset adds what is missing and changes nothing")
 def test_a_preset_adds_what_is_missing_and_changes_nothing(agent: OntologyAgent) -> None:
     agent.define(node_types=["Person", "Boat"], connection_types=[])
     added = agent.run(use_preset(agent.store, agent.principal, "software"))["added"]

@@ -13,6 +13,7 @@ from tallystick.extensions.ontology import members
 from tallystick.extensions.ontology.members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.state.ontology import ConnectionType
 from tallystick.turns import finished
+from tests.promises import promise
 from tests.state.logged_state import LoggedState
 
 KNOWS = ConnectionType("knows", ("note",), ("note",))
@@ -36,6 +37,7 @@ STEPS = st.lists(
 )
 
 
+@promise("typed index", "indexes find what reading every document would")
 @settings(max_examples=150)
 @given(steps=STEPS, few=st.sampled_from([0, 256]))
 def test_questions_between_changes_are_answered_as_by_reading_everything(steps: list[Any], few: int) -> None:

@@ -10,11 +10,14 @@ import pytest
 
 from tallystick.server.dispatch import prepare
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 from tests.toolsets.agent import NOON
 
 KITCHEN = "# Kitchen Renovation\n\nBudget: $50k"
 
 
+@promise("AC1", "a node is made, read with all its fields, and its content comes back unchanged")
+@promise("M8", "content is told with its encoding and format, and as plain text")
 def test_a_node_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     properties = {"status": "active", "priority": 1, "urgent": True, "ratio": 0.5}
     made = gtd.call("create_node", type="Project", content=KITCHEN, format="markdown", properties=properties)
@@ -33,12 +36,14 @@ def test_a_node_is_kept_as_it_was_given(gtd: OntologyAgent) -> None:
     assert answer.exempt
 
 
+@promise("AC1, ids", "every node has an id of its own")
 def test_no_two_nodes_have_one_id(gtd: OntologyAgent) -> None:
     made = gtd.together("create_node", [{"type": "Action", "content": str(n), "format": "text"} for n in range(50)])
     assert len({answer["node_id"] for answer in made}) == 50
     assert {gtd.call("get_node_content", **answer)["content"] for answer in made} == set(map(str, range(50)))
 
 
+@promise("M30", "an id that is taken is not given again")
 def test_an_id_that_is_taken_is_not_given_again(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     letters = iter("a" * 12 + "a" * 12 + "b" * 12)
     monkeypatch.setattr("tallystick.extensions.ontology.context.secrets.choice", lambda _: next(letters))
@@ -48,12 +53,14 @@ def test_an_id_that_is_taken_is_not_given_again(gtd: OntologyAgent, monkeypatch:
     assert sorted(name.split(".")[1] for name in gtd.files()) == ["mem_aaaaaa_aaaaaa", "mem_bbbbbb_bbbbbb"]
 
 
+@promise("AC12", "empty content and no properties are enough")
 def test_empty_content_and_no_properties_are_enough(gtd: OntologyAgent) -> None:
     made = gtd.call("create_node", type="Project", content="", encoding="utf-8", format="markdown")
     assert gtd.call("get_node", **made)["properties"] == {}
     assert gtd.call("get_node_content", **made)["content"] == ""
 
 
+@promise("M10", "what has nothing to tell says ok")
 def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", KITCHEN, status="active", priority=1)
     gtd.now = NOON + 5_000
@@ -65,6 +72,7 @@ def test_an_update_merges_properties_and_moves_the_time_of_change(gtd: OntologyA
     assert gtd.call("get_node_content", node_id=node)["content"] == KITCHEN
 
 
+@promise("M31", "created is never after modified")
 def test_a_clock_that_goes_back_leaves_created_before_modified(gtd: OntologyAgent) -> None:
     node = gtd.make("Project")
     gtd.now = NOON - 3_600_000
@@ -81,6 +89,7 @@ def test_new_content_replaces_the_old_and_may_come_in_another_encoding(gtd: Onto
     assert gtd.call("get_node_content", node_id=node) == {"content": "new", "encoding": "utf-8", "format": "png"}
 
 
+@promise("M6, format", "the format can change alone")
 def test_the_format_can_change_alone(gtd: OntologyAgent) -> None:
     node = gtd.make("Project", "text")
     gtd.call("update_node", node_id=node, format="meeting-notes")
@@ -110,6 +119,7 @@ def test_content_and_format_that_change_at_the_same_time_both_stay(gtd: Ontology
     assert gtd.call("get_node_content", node_id=node) == {"content": "new", "encoding": "utf-8", "format": "json"}
 
 
+@promise("AC5", "a deleted node takes its connections along and leaves the nodes at their ends")
 def test_a_deleted_node_takes_its_connections_along_and_leaves_the_rest(gtd: OntologyAgent) -> None:
     project = gtd.make("Project", "p")
     actions = [gtd.make("Action", name) for name in "abc"]
@@ -125,6 +135,7 @@ def test_a_deleted_node_takes_its_connections_along_and_leaves_the_rest(gtd: Ont
     assert [step["operation"] for step in lineage][-4:] == ["DELETE_EDGE"] * 3 + ["DELETE_NODE"]
 
 
+@promise("AC13", "a node without connections is valid, has no neighbours and can be deleted")
 def test_a_node_without_connections_is_deleted_too(gtd: OntologyAgent) -> None:
     node = gtd.make("Project")
     assert gtd.neighbours(node, "both") == []
@@ -132,6 +143,7 @@ def test_a_node_without_connections_is_deleted_too(gtd: OntologyAgent) -> None:
     assert gtd.code("delete_node", node_id=node) == "NODE_NOT_FOUND"
 
 
+@promise("AC6", "a node that is not there is named by every tool that wants it")
 @pytest.mark.parametrize(
     ("tool", "asked"),
     [
@@ -150,6 +162,8 @@ def test_a_node_that_is_not_there_is_named(gtd: OntologyAgent, tool: str, asked:
     assert said["details"]["node_id"] == "mem_nobody"
 
 
+@promise("AC4, node type", "a node of an unknown type is refused")
+@promise("AC8, node type", "an unknown node type is refused with those there are")
 def test_a_type_that_is_not_in_the_ontology_is_refused_with_those_that_are(gtd: OntologyAgent) -> None:
     said = gtd.refusal("create_node", type="Recipe", content="", format="text")
     assert said["code"] == "INVALID_NODE_TYPE"
@@ -160,6 +174,7 @@ def test_a_type_that_is_not_in_the_ontology_is_refused_with_those_that_are(gtd: 
 # -- beside the other toolsets
 
 
+@promise("schema, one graph", "what memory.write made is found by type and property")
 def test_a_typed_node_that_memory_write_made_is_found_by_type_and_property(gtd: OntologyAgent) -> None:
     gtd.node("proj-7", "Project", status="active")
     assert gtd.nodes(type="Project", properties={"status": "active"}) == ["proj-7"]

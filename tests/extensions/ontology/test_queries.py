@@ -8,6 +8,7 @@ import pytest
 
 from tallystick.extensions.ontology import queries
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 
 
 @pytest.fixture
@@ -20,6 +21,9 @@ def four(gtd: OntologyAgent) -> dict[str, str]:
     }
 
 
+@promise("AC3, nodes", "nodes are found by type and by all properties")
+@promise("AC15, empty filter", "an empty filter matches every node of the type")
+@promise("M29", "a type that is not in the ontology has no members")
 def test_nodes_match_all_properties_and_may_have_more(gtd: OntologyAgent, four: dict[str, str]) -> None:
     found = gtd.nodes(type="Action", properties={"status": "next", "context": "phone"})
     assert found == [four["phone"], four["high"]]
@@ -30,6 +34,7 @@ def test_nodes_match_all_properties_and_may_have_more(gtd: OntologyAgent, four: 
     assert gtd.nodes(properties={"status": "Next"}) == []
 
 
+@promise("AC12, no filter", "without a filter all nodes are found")
 def test_without_a_filter_all_nodes_are_found(gtd: OntologyAgent, four: dict[str, str]) -> None:
     project = gtd.make("Project")
     assert gtd.nodes() == [*four.values(), project]
@@ -53,6 +58,8 @@ VALUES: list[tuple[Any, Any, bool]] = [
 ]
 
 
+@promise("AC15", "properties are compared by kind and value, all of them")
+@promise("M28", "1 is 1.0, and true is not 1")
 @pytest.mark.parametrize(("kept", "asked", "equal"), VALUES)
 def test_values_are_compared_by_kind_and_value(gtd: OntologyAgent, kept: Any, asked: Any, equal: bool) -> None:
     """For nodes, and for connections whether they are few enough to be read or many enough to be indexed."""
@@ -104,6 +111,7 @@ CONNECTIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@promise("AC3, connections", "connections are found by source, target, type and properties")
 @pytest.mark.parametrize(("asked", "found"), CONNECTIONS)
 def test_connections_are_found_by_ends_type_and_properties(
     gtd: OntologyAgent, graph: dict[str, str], asked: dict[str, Any], found: str
@@ -112,6 +120,8 @@ def test_connections_are_found_by_ends_type_and_properties(
     assert gtd.connections(**asked) == [graph[name] for name in found.split()]
 
 
+@promise("AC3, traversal", "connections are followed in the direction asked for")
+@promise("AC18", "out, in and both")
 def test_connections_are_followed_in_the_direction_asked_for(gtd: OntologyAgent, graph: dict[str, str]) -> None:
     def follow(start: str, direction: str, **asked: Any) -> list[str]:
         names = {value: key for key, value in graph.items()}
@@ -170,6 +180,7 @@ def test_a_failed_append_is_never_found(gtd: OntologyAgent, monkeypatch: pytest.
 # -- pages
 
 
+@promise("X15, typed", "long lists come in pages and short ones whole")
 def test_long_lists_come_in_pages_and_short_ones_whole(gtd: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [gtd.make("Action", str(number)) for number in range(25)]
     assert gtd.call("query_nodes", type="Action") == {"node_ids": ids}
@@ -214,6 +225,7 @@ def houses(gtd: OntologyAgent) -> dict[str, str]:
     return made
 
 
+@promise("AC16", "contents are searched for text in any case, by type, up to a limit")
 def test_contents_are_searched_for_text_in_any_case(gtd: OntologyAgent, houses: dict[str, str]) -> None:
     assert gtd.found("farmhouse", limit=10) == [houses[name] for name in ("kitchen", "bathroom", "sinks")]
     assert gtd.found("farmhouse", node_type="Project", limit=10) == [houses["kitchen"], houses["bathroom"]]
@@ -223,6 +235,7 @@ def test_contents_are_searched_for_text_in_any_case(gtd: OntologyAgent, houses: 
     assert gtd.found("K", limit=9) == [houses[name] for name in ("kitchen", "bathroom", "sinks", "plumber")]
 
 
+@promise("M27, order", "hits come by creation, and those of one moment by id")
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 20])
 def test_hits_come_by_creation_and_those_of_one_moment_by_id_however_long_the_pages_are(
     gtd: OntologyAgent, limit: int

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 
 PAST = "2025-01-04T13:00:00.000Z"
 TOLD = {"why": "past its time", "since": PAST}
 HOUR = 3_600_000
 
 
+@promise("X24, typed memories", "every way to read a typed memory says that it is stale")
 def test_a_typed_memory_may_run_out_and_every_way_to_read_it_says_so(gtd: OntologyAgent) -> None:
     plan, fresh = gtd.make("Project", "the plan", n=1), gtd.make("Project", "another")
     task = gtd.make("Action", "a task", stale_after=PAST)

@@ -14,6 +14,7 @@ from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets import Tool, error_shape
 from tests.extensions.ontology.agents import OntologyAgent
+from tests.promises import promise
 
 TOOLSET = make_toolset(None, None)
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
@@ -48,6 +49,7 @@ def test_what_a_client_is_shown_is_short() -> None:
     assert len(msgspec.json.encode(shown)) / 4 < 2_600
 
 
+@promise("M9", "questions are answered by an object with the ids")
 def test_calls_answers_and_errors_fit_the_schemas(gtd: OntologyAgent) -> None:
     project, action = gtd.make("Project", "text"), gtd.make("Action", "more text")
     conn = gtd.join(project, "NextAction", action)

@@ -14,6 +14,7 @@ from tallystick.policy import Decision, Request
 from tallystick.state.state import State
 from tallystick.state.work.sections import Sections
 from tests.extensions.tasks.agents import Said, TasksAgent, gathered
+from tests.promises import promise
 
 
 def planned(agent: TasksAgent, *nodes: Said) -> dict[str, str]:
@@ -29,6 +30,7 @@ def update(agent: TasksAgent, node_id: str, **changes: Any) -> Said:
     return agent.beside("graph_update", updates=[{"node_id": node_id, **changes}])
 
 
+@promise("tasks, handed out", "a task made here is handed out by graph_next")
 def test_a_task_made_here_is_handed_out_by_work_the_urgent_first(agent: TasksAgent) -> None:
     project = agent.project()
     low, high = (agent.task(each, projectId=project["id"], priority=each) for each in ("LOW", "HIGH"))
@@ -37,6 +39,7 @@ def test_a_task_made_here_is_handed_out_by_work_the_urgent_first(agent: TasksAge
     assert actionable(agent) == [low["id"]]
 
 
+@promise("tasks, planned", "a planned node can be advanced here")
 def test_a_planned_node_is_a_task_and_can_be_advanced(agent: TasksAgent) -> None:
     project = agent.project()
     ids = planned(agent, {"ref": "plan", "properties": {"priority": 3}}, {"ref": "later", "depends_on": ["plan"]})
@@ -52,6 +55,7 @@ def test_a_planned_node_is_a_task_and_can_be_advanced(agent: TasksAgent) -> None
     assert actionable(agent) == [ids["later"]]
 
 
+@promise("X4", "blockedBy is depends_on read backwards")
 def test_blocked_by_is_depends_on_read_backwards(agent: TasksAgent) -> None:
     project = agent.project()
     one, two = agent.task("1", projectId=project["id"]), agent.task("2", projectId=project["id"])
@@ -90,6 +94,7 @@ def drop(agent: TasksAgent, task: Said) -> Said:
     return agent.beside("graph_restructure", operations=[operation])
 
 
+@promise("tasks, given up", "terminate blocks here and in work")
 def test_a_terminated_task_blocks_its_dependents_in_both_until_they_are_unblocked(agent: TasksAgent) -> None:
     one, two = waiting(agent)
     agent.step("terminate", one)
@@ -150,6 +155,7 @@ def test_a_terminated_task_that_may_not_be_read_blocks_in_neither(is_hidden: boo
         assert agent.get(two)["blockedBy"] == ([] if is_hidden else [one["id"]])
 
 
+@promise("X6", "the version is the revision")
 def test_the_version_is_the_revision(agent: TasksAgent) -> None:
     task = agent.task(projectId=agent.project()["id"])
     update(agent, task["id"], summary="Other words", properties={"priority": -2})
@@ -169,6 +175,7 @@ def test_evidence_and_properties_outlive_a_step(agent: TasksAgent) -> None:
     assert (after["evidence"], after["properties"]) == (before["evidence"], before["properties"])
 
 
+@promise("X2, tasks", "a project of either toolset is one of the other")
 def test_a_project_opened_by_work_takes_features_and_its_root_is_no_task(agent: TasksAgent) -> None:
     opened = agent.beside("graph_open", project="Bridge", goal="Cross the brook")
     found = agent.data("query_container", operation="search", containerType="project")["items"]
@@ -235,6 +242,7 @@ def test_memory_does_not_write_what_belongs_to_tasks(agent: TasksAgent) -> None:
     assert refusal["code"] == "RESERVED_TYPE"
 
 
+@promise("graph_next, tasks", "work hands out a task with its title, description and sections")
 def test_work_hands_out_a_task_with_its_texts(agent: TasksAgent) -> None:
     task = agent.task(projectId=agent.project()["id"], description="Three fields, one button")
     plan = agent.section(task, "Implementation Plan", "First the form")
@@ -302,6 +310,7 @@ def test_the_texts_of_a_task_are_cut_to_what_fits(agent: TasksAgent) -> None:
     assert len(msgspec.json.encode(given["task"])) < 20_000
 
 
+@promise("graph_next, context files", "work knows the context files of a task")
 def test_work_knows_the_context_files_of_a_task(agent: TasksAgent) -> None:
     project = agent.project()
     task = agent.task(projectId=project["id"])
@@ -320,6 +329,7 @@ def test_work_knows_the_context_files_of_a_task(agent: TasksAgent) -> None:
     assert agent.beside("graph_context", node_id=task["id"])["knowledge"] == given["knowledge"]
 
 
+@promise("tasks, replay", "cards kept up to date equal cards built anew")
 @pytest.mark.parametrize("kind", [TaskCards, Sections])
 def test_what_is_built_anew_is_what_was_kept(agent: TasksAgent, kind: type[TaskCards] | type[Sections]) -> None:
     project = agent.project(tags="x")
@@ -352,6 +362,7 @@ def _contents(derived: TaskCards | Sections) -> dict[str, Any]:
     return {name: list(value) if name == "fresh" else value for name, value in deepcopy(vars(derived)).items()}
 
 
+@promise("graph_history, tasks", "title, status and why a task was given up are told")
 def test_the_history_of_a_task_tells_title_status_and_why_it_was_given_up(agent: TasksAgent) -> None:
     feature = agent.feature(projectId=agent.project()["id"])
     task = agent.task("Form", featureId=feature["id"], tags="ui")
@@ -382,6 +393,7 @@ def _changes(event: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {change["field"]: (change["before"], change["after"]) for change in event["changes"]}
 
 
+@promise("W43, sections", "the sections of a task go with it where it is merged")
 def test_sections_go_with_a_task_that_is_merged(agent: TasksAgent) -> None:
     project = agent.project()["id"]
     feature = agent.feature(projectId=project)
@@ -408,6 +420,7 @@ def test_sections_go_with_a_task_that_is_merged(agent: TasksAgent) -> None:
     assert [each["title"] for each in agent.sections(feature)] == ["Plan", "Context Files", "Notes", "Mine"]
 
 
+@promise("evidence, demanded of tasks", "a task is not closed without the evidence that it demands")
 def test_a_task_is_not_closed_without_the_evidence_that_it_demands(agent: TasksAgent) -> None:
     agent.project()
     node = planned(agent, {"ref": "plan", "properties": {"require_evidence": ["git"]}})["plan"]

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.extensions.tasks.agents import TasksAgent
+from tests.promises import promise
 
 
+@promise("block", "merged, idempotent")
 def test_blockers_are_added_once(agent: TasksAgent) -> None:
     task, one, two = agent.task(), agent.task("1"), agent.feature("2")
     data = agent.step("block", task, blockedBy=f'["{one["id"]}"]', blockedReason="first things")["data"]
@@ -20,6 +22,7 @@ def test_blockers_are_added_once(agent: TasksAgent) -> None:
     assert (again["addedBlockers"], again["task"]["version"]) == ([], 3)
 
 
+@promise("block, NO_OP", "needs a reason")
 def test_waiting_for_something_outside_needs_a_reason(agent: TasksAgent) -> None:
     task = agent.task()
     call = {"containerType": "task", "id": task["id"], "version": 1, "blockedBy": "NO_OP"}
@@ -33,6 +36,7 @@ def test_waiting_for_something_outside_needs_a_reason(agent: TasksAgent) -> None
     assert (data["removedBlockers"], data["isFullyUnblocked"], data["task"]["blockedReason"]) == (["NO_OP"], True, None)
 
 
+@promise("block, blockers", "must exist and be open")
 def test_who_cannot_block(agent: TasksAgent) -> None:
     task, done, project = agent.task(), agent.task("done"), agent.project()
     agent.close(done)
@@ -49,6 +53,7 @@ def test_who_cannot_block(agent: TasksAgent) -> None:
     assert refusal["code"] == "INVALID_OPERATION"
 
 
+@promise("unblock", "absent is fine")
 def test_unblocking_what_does_not_block_is_fine(agent: TasksAgent) -> None:
     task, one, two = agent.task(), agent.task("1"), agent.task("2")
     agent.step("block", task, blockedBy=[one["id"], two["id"]])
@@ -73,6 +78,7 @@ def depend(source: dict[str, Any], target: dict[str, Any], **arguments: Any) -> 
     return {"operation": "create", "fromId": source["id"], "toId": target["id"], "type": "BLOCKS", **arguments}
 
 
+@promise("manage_dependency", "a block, across kinds, made once")
 def test_a_dependency_is_a_block_and_is_made_once(agent: TasksAgent) -> None:
     feature, task = agent.feature(), agent.task()
     assert agent.data("manage_dependency", **depend(feature, task))["changed"] is True
@@ -84,6 +90,7 @@ def test_a_dependency_is_a_block_and_is_made_once(agent: TasksAgent) -> None:
     assert agent.data("manage_dependency", **depend(feature, task, operation="delete"))["changed"] is False
 
 
+@promise("manage_dependency, related", "both ways")
 def test_related_is_related_both_ways(agent: TasksAgent) -> None:
     one, two = agent.task("1"), agent.task("2")
     agent.data("manage_dependency", **depend(one, two, type="relates_to"))
@@ -94,6 +101,7 @@ def test_related_is_related_both_ways(agent: TasksAgent) -> None:
     assert agent.get(one)["relatedTo"] == []
 
 
+@promise("manage_dependency, circle", "refused with the way")
 def test_what_would_close_a_circle_is_refused_with_the_way(agent: TasksAgent) -> None:
     one, two, three = agent.task("1"), agent.task("2"), agent.feature("3")
     agent.data("manage_dependency", **depend(one, two))
@@ -123,6 +131,7 @@ def test_neither_end_may_be_itself_unknown_or_terminal(agent: TasksAgent, swappe
     assert agent.refusal("manage_dependency", **depend(*ends))["code"] == "NOT_FOUND"
 
 
+@promise("query_dependencies", "by direction")
 def test_dependencies_are_listed_by_direction(agent: TasksAgent) -> None:
     before, task, after, friend = agent.feature(), agent.task(), agent.task("after"), agent.task("friend")
     agent.data("manage_dependency", **depend(before, task))

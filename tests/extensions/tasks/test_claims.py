@@ -6,6 +6,7 @@ from typing import Any
 
 from tallystick.extensions.tasks.cards import Pipelines
 from tests.extensions.tasks.agents import Said, TasksAgent, gathered
+from tests.promises import promise
 
 HOUR = 3_600_000
 
@@ -30,6 +31,7 @@ def claimed_by(agent: TasksAgent, task: Said) -> str | None:
     return found
 
 
+@promise("X22", "what is begun in tasks is handed out to nobody else by work")
 def test_a_task_that_somebody_began_is_handed_out_to_nobody_else(agent: TasksAgent) -> None:
     (task,) = made(agent)
     version = agent.step("advance", task)["data"]["task"]["version"]
@@ -39,6 +41,7 @@ def test_a_task_that_somebody_began_is_handed_out_to_nobody_else(agent: TasksAge
         assert handed_out(agent) == []
 
 
+@promise("X22, the other way", "what work handed out is offered to nobody else by tasks")
 def test_a_node_that_work_handed_out_is_offered_to_nobody_else_by_tasks(agent: TasksAgent) -> None:
     one, two = made(agent, 2)
     with agent.as_("bob"):
@@ -68,6 +71,7 @@ def test_sessions_of_one_name_are_two_agents_here_too(agent: TasksAgent) -> None
         assert offered(agent) == two["id"]
 
 
+@promise("X22, cleared", "revert, block and terminal states clear the claim")
 def test_giving_it_back_blocking_it_or_ending_it_clears_the_claim(agent: TasksAgent) -> None:
     reverted, blocked, outside, depending, given_up, closed, other = made(agent, 7)
     for task in (reverted, blocked, outside, depending, given_up, closed):
@@ -128,6 +132,7 @@ def drop(agent: TasksAgent, task: Said) -> None:
     agent.beside("graph_restructure", operations=[{"op": "drop", "node_id": task["id"], "reason": "no need"}])
 
 
+@promise("X22, dropped", "given up and done are different in both")
 def test_given_up_and_done_are_different_in_both(agent: TasksAgent) -> None:
     dropped, terminated, closed, resolved = made(agent, 4)
     drop(agent, dropped)

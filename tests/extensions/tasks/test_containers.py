@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.extensions.tasks.agents import TasksAgent, kind_of
+from tests.promises import promise
 
 NO_SUCH = "0" * 32
 
@@ -18,6 +19,7 @@ def create(kind: str, **arguments: Any) -> dict[str, Any]:
 # -- create
 
 
+@promise("manage_container, create", "entities have every field of the contract")
 def test_a_project_a_feature_and_a_task_begin_at_version_1(agent: TasksAgent) -> None:
     project = agent.project(description="All of it", tags=" Web, api ,WEB,")
     feature = agent.feature(projectId=project["id"])
@@ -43,6 +45,7 @@ def test_a_project_a_feature_and_a_task_begin_at_version_1(agent: TasksAgent) ->
         assert agent.get(entity) == entity
 
 
+@promise("manage_container, needs", "what a call lacks is said in the contract's words")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -66,6 +69,7 @@ def test_what_a_call_lacks_is_said(agent: TasksAgent, arguments: dict[str, Any],
     assert (refusal["code"], refusal["message"]) == ("VALIDATION_ERROR", message)
 
 
+@promise("K18, tasks", "null takes a task out of its feature and out of its project")
 def test_null_takes_a_task_out_of_its_feature_and_out_of_its_project(agent: TasksAgent) -> None:
     project = agent.project()
     feature = agent.feature(projectId=project["id"])
@@ -106,6 +110,7 @@ def test_its_own_project_named_again_moves_nothing(agent: TasksAgent) -> None:
     assert agent.beside("graph_context", node_id=below["id"])["node"]["parent"] == above["id"]
 
 
+@promise("K24, W17, tasks", "an update that changes nothing writes nothing")
 def test_an_update_that_changes_nothing_writes_nothing(agent: TasksAgent) -> None:
     project = agent.project(description="d", tags="a,b")
     feature = agent.feature(projectId=project["id"])
@@ -142,6 +147,7 @@ def test_every_fault_is_told_at_once(agent: TasksAgent) -> None:
     assert len(refusal["details"]["problems"]) == 3
 
 
+@promise("K40", "arguments may be strings, in any case")
 def test_arguments_may_be_strings_in_any_case(agent: TasksAgent) -> None:
     task = agent.data(
         "manage_container", operation="create", containerType="TASK", title="t", summary="s", priority="high",
@@ -150,12 +156,14 @@ def test_arguments_may_be_strings_in_any_case(agent: TasksAgent) -> None:
     assert (task["priority"], task["complexity"], task["tags"], task["projectId"]) == ("HIGH", 7, ["b", "a"], None)
 
 
+@promise("tasks, ids", "UUIDs with dashes and in capitals are understood")
 def test_ids_are_understood_with_dashes_and_in_capitals(agent: TasksAgent) -> None:
     task = agent.task()
     spelt = "-".join((task["id"][:8], task["id"][8:12], task["id"][12:16], task["id"][16:20], task["id"][20:])).upper()
     assert agent.get(spelt) == task
 
 
+@promise("manage_container, inherits", "a task goes where its feature is")
 def test_a_task_goes_where_its_feature_is(agent: TasksAgent) -> None:
     shop, other = agent.project(), agent.project("Other")
     feature = agent.feature(projectId=shop["id"])
@@ -169,6 +177,7 @@ def test_a_task_goes_where_its_feature_is(agent: TasksAgent) -> None:
     assert agent.refusal("manage_container", **create("task", projectId=NO_SUCH, **values))["code"] == "NOT_FOUND"
 
 
+@promise("manage_container, terminal feature", "a terminal feature takes no more tasks")
 def test_a_terminal_feature_takes_no_more_tasks(agent: TasksAgent) -> None:
     feature = agent.feature()
     agent.step("terminate", feature)
@@ -194,6 +203,7 @@ def test_what_is_too_large_for_a_work_node_is_refused(agent: TasksAgent) -> None
 # -- update
 
 
+@promise("manage_container, update", "an update changes what it names and counts the version")
 def test_an_update_changes_what_it_names_and_counts_the_version(agent: TasksAgent) -> None:
     task = agent.task(tags="a", description="before")
     changed = agent.update(task, title="New", priority="HIGH", tags="B,c", complexity=9)
@@ -206,6 +216,7 @@ def test_an_update_changes_what_it_names_and_counts_the_version(agent: TasksAgen
     assert agent.update(task, tags="", description="")["description"] is None
 
 
+@promise("K2, tasks", "a stale version is a CONFLICT with the current one")
 def test_a_stale_version_is_a_conflict_that_tells_the_current_one(agent: TasksAgent) -> None:
     for entity in (agent.project(), agent.feature(), agent.task()):
         kind = {"summary": "x", "id": entity["id"], "version": 99}
@@ -260,6 +271,7 @@ def test_related_ones_are_replaced_and_seen_from_both_ends(agent: TasksAgent) ->
 # -- delete
 
 
+@promise("manage_container, delete", "what holds something is deleted only by cascade")
 def test_what_holds_something_is_deleted_only_by_cascade(agent: TasksAgent) -> None:
     project = agent.project()
     feature = agent.feature(projectId=project["id"])
@@ -281,6 +293,7 @@ def test_what_holds_something_is_deleted_only_by_cascade(agent: TasksAgent) -> N
     assert agent.beside("graph_open") == {"projects": []}
 
 
+@promise("K37, tasks", "a project goes with all that is known of it")
 def test_a_project_goes_with_what_is_known_of_it(agent: TasksAgent) -> None:
     project = agent.project()
     task = agent.task(projectId=project["id"])
@@ -321,6 +334,7 @@ def titles(found: dict[str, Any]) -> list[str]:
     return [item.get("title") or item["name"] for item in found["items"]]
 
 
+@promise("query_container, search", "status, priority and tags, negated too, newest first")
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -348,6 +362,7 @@ def test_search_finds_what_fits_newest_first(agent: TasksAgent, asked: dict[str,
     assert found["count"] == len(expected)
 
 
+@promise("query_container, projects", "projects by all of the tags")
 def test_projects_are_found_by_all_of_the_tags_last_changed_first(agent: TasksAgent) -> None:
     one = agent.project("one", tags="x,y")
     agent.project("two", tags="x")
@@ -374,6 +389,7 @@ def test_search_stays_within_a_project_or_feature(agent: TasksAgent) -> None:
     assert titles(agent.data("query_container", **search, featureId=feature["id"])) == ["in"]
 
 
+@promise("query_container, overview", "what a project and a feature hold")
 def test_overview_shows_what_a_project_and_a_feature_hold(agent: TasksAgent) -> None:
     project = agent.project()
     feature = agent.feature(projectId=project["id"])
@@ -390,6 +406,7 @@ def test_overview_shows_what_a_project_and_a_feature_hold(agent: TasksAgent) -> 
 # -- with knowledge
 
 
+@promise("query_container, graphContext", "a task comes with what is known of its context files")
 def test_a_task_comes_with_what_is_known_of_its_files(agent: TasksAgent) -> None:
     project = agent.project()
     task = agent.task(projectId=project["id"])
@@ -413,6 +430,9 @@ def test_a_task_comes_with_what_is_known_of_its_files(agent: TasksAgent) -> None
     assert "sections" not in found
 
 
+@promise(
+    "query_container, graphContext as query_graph", "what is known comes with its history, as query_graph tells it"
+)
 def test_what_is_known_comes_with_its_newest_history_as_in_query_graph(agent: TasksAgent) -> None:
     project = agent.project()
     task = agent.task(projectId=project["id"])
@@ -431,6 +451,7 @@ def test_what_is_known_comes_with_its_newest_history_as_in_query_graph(agent: Ta
     assert [entry["summary"] for entry in known["molecules"][0]["atoms"][0]["changelog"]] == ["of the atom"]
 
 
+@promise("query_container, first section", "only the first section of context files is read")
 def test_only_the_first_section_of_context_files_is_read(agent: TasksAgent) -> None:
     task = agent.task()
     agent.section(task, "Context Files", "src/a.ts")
@@ -439,6 +460,7 @@ def test_only_the_first_section_of_context_files_is_read(agent: TasksAgent) -> N
     assert agent.data("query_container", **asked)["graphContext"]["unmatchedPaths"] == ["src/a.ts"]
 
 
+@promise("K30", "asked for and nothing known are three empty lists")
 def test_asked_for_and_nothing_known_are_three_empty_lists(agent: TasksAgent) -> None:
     asked = {"operation": "get", "containerType": "task", "includeGraphContext": True}
     nothing: dict[str, list[Any]] = {"molecules": [], "orphanAtoms": [], "unmatchedPaths": []}

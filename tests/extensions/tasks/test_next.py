@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.extensions.tasks.agents import TasksAgent
+from tests.promises import promise
 
 
 def next_task(agent: TasksAgent, **asked: Any) -> str | None:
@@ -12,6 +13,7 @@ def next_task(agent: TasksAgent, **asked: Any) -> str | None:
     return None if found is None else str(found["task"]["title"])
 
 
+@promise("get_next_task", "urgent, then simple, then old")
 def test_the_next_task_is_urgent_then_simple_then_old(agent: TasksAgent) -> None:
     tasks = [
         agent.task(title, priority=priority, complexity=complexity)
@@ -49,6 +51,7 @@ def test_next_stays_within_a_project_feature_and_priority(agent: TasksAgent) -> 
     assert agent.refusal("get_next_task", projectId="x")["code"] == "NOT_FOUND"
 
 
+@promise("get_next_feature", "active before new")
 def test_an_active_feature_comes_before_a_new_one(agent: TasksAgent) -> None:
     urgent, begun, blocked = agent.feature("urgent", priority="HIGH"), agent.feature("begun"), agent.feature("blocked")
     agent.step("advance", begun)
@@ -60,6 +63,7 @@ def test_an_active_feature_comes_before_a_new_one(agent: TasksAgent) -> None:
     assert agent.data("get_next_feature")["feature"]["name"] == "urgent"
 
 
+@promise("get_blocked", "by priority")
 def test_blocked_ones_are_listed_by_priority(agent: TasksAgent) -> None:
     gate, feature = agent.task("gate"), agent.feature()
     low, high = agent.task("low", priority="LOW"), agent.task("high", priority="HIGH", featureId=feature["id"])

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from tests.extensions.tasks.agents import TasksAgent
+from tests.promises import promise
 
 # -- sections
 
 
+@promise("manage_sections, add", "at the end, or where it is said")
 def test_a_section_is_added_at_the_end(agent: TasksAgent) -> None:
     task = agent.task()
     first = agent.section(task, "One", "text", tags="B, a,b", contentFormat="code")
@@ -55,6 +57,7 @@ def test_an_update_that_changes_nothing_writes_nothing(agent: TasksAgent) -> Non
     assert agent.data("manage_sections", operation="update", **named, title="Two")["section"]["version"] == 2
 
 
+@promise("tasks, templates", "a template is called by either name")
 def test_a_template_is_called_by_either_name(agent: TasksAgent) -> None:
     made = agent.data(
         "manage_template", operation="create", name="Bug", description="d", targetEntityType="TASK", tags="a"
@@ -74,6 +77,7 @@ def test_a_template_is_called_by_either_name(agent: TasksAgent) -> None:
     assert refusal["message"] == "field 'templateId' is not allowed"
 
 
+@promise("manage_sections, clash", "two sections cannot have one place")
 def test_two_sections_cannot_have_one_place(agent: TasksAgent) -> None:
     task = agent.task()
     agent.section(task)
@@ -87,6 +91,7 @@ def test_two_sections_cannot_have_one_place(agent: TasksAgent) -> None:
     )
 
 
+@promise("query_sections", "by tag, by id, without contents")
 def test_sections_are_listed_by_tag_by_id_and_without_their_contents(agent: TasksAgent) -> None:
     task = agent.task()
     one, two = agent.section(task, tags="x"), agent.section(task, "Two", tags="y")
@@ -102,6 +107,7 @@ def test_contents_that_do_not_fit_are_said_to_be_left_out(agent: TasksAgent) -> 
     assert [each.get("contentOmitted", False) for each in agent.sections(task)] == [False, True, True]
 
 
+@promise("manage_sections, version", "changed at the version that was read")
 def test_a_section_is_changed_at_the_version_that_was_read(agent: TasksAgent) -> None:
     task = agent.task()
     section = agent.section(task, tags="a")
@@ -114,6 +120,7 @@ def test_a_section_is_changed_at_the_version_that_was_read(agent: TasksAgent) ->
     assert (written["section"]["content"], written["section"]["title"]) == ("new", "New")
 
 
+@promise("manage_sections, reorder", "all at once, none of another entity")
 def test_sections_are_put_in_order_all_at_once(agent: TasksAgent) -> None:
     task = agent.task()
     one, two, three = (agent.section(task, title) for title in "123")
@@ -127,6 +134,7 @@ def test_sections_are_put_in_order_all_at_once(agent: TasksAgent) -> None:
     assert agent.refusal("manage_sections", **call, orderedIds=ids[:2])["code"] == "VALIDATION_ERROR"
 
 
+@promise("manage_sections, bulk", "many are made and deleted at once")
 def test_many_sections_are_made_and_deleted_at_once(agent: TasksAgent) -> None:
     feature = agent.feature()
     many = [{"title": str(number), "usageDescription": "u", "content": "c"} for number in range(3)]
@@ -175,6 +183,7 @@ def template(agent: TasksAgent, name: str = "Bug", **arguments: Any) -> dict[str
     return found
 
 
+@promise("apply_template", "copied after the sections there are")
 def test_a_template_is_copied_after_the_sections_there_are(agent: TasksAgent) -> None:
     bug, task = template(agent), agent.task()
     for title in ("Cause", "Fix"):
@@ -194,6 +203,7 @@ def test_a_template_is_copied_after_the_sections_there_are(agent: TasksAgent) ->
     assert (whole["version"], [each["isRequired"] for each in whole["sections"]]) == (3, [True, True])
 
 
+@promise("templates, refusals", "disabled and mismatched templates are not applied")
 def test_templates_that_cannot_be_used(agent: TasksAgent) -> None:
     bug, task, feature = template(agent), agent.task(), agent.feature()
     call = {"templateId": bug["id"], "entityType": "FEATURE", "entityId": feature["id"]}
@@ -206,6 +216,7 @@ def test_templates_that_cannot_be_used(agent: TasksAgent) -> None:
     assert agent.refusal("apply_template", **call | {"templateId": "x"})["code"] == "NOT_FOUND"
 
 
+@promise("templates, protected", "a protected template stays as it is")
 def test_a_protected_template_stays_as_it_is(agent: TasksAgent) -> None:
     kept = template(agent, isProtected=True)
     calls: list[dict[str, Any]] = [
@@ -217,6 +228,7 @@ def test_a_protected_template_stays_as_it_is(agent: TasksAgent) -> None:
         assert agent.refusal("manage_template", id=kept["id"], **call)["code"] == "PROTECTED_TEMPLATE"
 
 
+@promise("templates, names", "names are used once")
 def test_a_template_is_known_by_its_name(agent: TasksAgent) -> None:
     bug, other = template(agent, tags="x"), template(agent, "Other", targetEntityType="FEATURE")
     create = {"operation": "create", "description": "d", "targetEntityType": "TASK"}
@@ -239,6 +251,7 @@ def test_a_template_is_known_by_its_name(agent: TasksAgent) -> None:
 # -- tags
 
 
+@promise("list_tags", "by count, then by name")
 def test_tags_are_counted_most_used_first(agent: TasksAgent) -> None:
     agent.project(tags="b,c")
     agent.feature(tags="b")
@@ -248,6 +261,7 @@ def test_tags_are_counted_most_used_first(agent: TasksAgent) -> None:
     assert agent.data("list_tags", entityType="FEATURE")["tags"] == [{"tag": "b", "count": 1}]
 
 
+@promise("get_tag_usage", "who has a tag")
 def test_who_has_a_tag(agent: TasksAgent) -> None:
     project, task = agent.project(tags="x"), agent.task(tags="x")
     assert agent.data("get_tag_usage", tag=" X ") == {
@@ -261,6 +275,7 @@ def test_who_has_a_tag(agent: TasksAgent) -> None:
     assert agent.data("get_tag_usage", tag="none")["count"] == 0
 
 
+@promise("rename_tag", "renamed everywhere, merged on conflict")
 def test_a_tag_is_renamed_everywhere_and_merged_where_the_new_one_is(agent: TasksAgent) -> None:
     project, task, other = agent.project(tags="old"), agent.task(tags="new,old"), agent.task("other", tags="new")
     before = agent.log.head()

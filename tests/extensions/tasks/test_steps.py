@@ -8,8 +8,10 @@ import pytest
 
 from tallystick.extensions.tasks.cards import Pipelines
 from tests.extensions.tasks.agents import TasksAgent, gathered
+from tests.promises import promise
 
 
+@promise("advance", "one step, with message, position and hints")
 def test_a_task_goes_to_its_end_step_by_step(agent: TasksAgent) -> None:
     task = agent.task()
     told = agent.step("advance", task)
@@ -28,6 +30,7 @@ def test_a_task_goes_to_its_end_step_by_step(agent: TasksAgent) -> None:
     )
 
 
+@promise("advance, order of checks", "NOT_FOUND, CONFLICT, state, blockers")
 def test_what_is_not_there_comes_before_a_stale_version_that_before_the_state_and_that_before_blockers(
     agent: TasksAgent,
 ) -> None:
@@ -53,6 +56,7 @@ def test_a_feature_is_not_a_task(agent: TasksAgent) -> None:
     assert (refusal["code"], refusal["details"]["hint"]) == ("NOT_FOUND", "it is a feature")
 
 
+@promise("advance, unblocks", "only what is fully unblocked is named")
 def test_closing_sets_free_what_waited_for_nothing_else(agent: TasksAgent) -> None:
     done, other = agent.task("done"), agent.task("other")
     free, waiting, feature = agent.task("free"), agent.task("waiting"), agent.feature()
@@ -68,6 +72,7 @@ def test_closing_sets_free_what_waited_for_nothing_else(agent: TasksAgent) -> No
     assert agent.get(waiting)["blockedBy"] == [other["id"]]
 
 
+@promise("advance, NO_OP", "a NO_OP block and its reason remain")
 def test_what_waits_for_something_outside_too_stays_blocked_and_keeps_its_reason(agent: TasksAgent) -> None:
     done, task = agent.task("done"), agent.task()
     agent.step("block", task, blockedBy=[done["id"], "NO_OP"], blockedReason="the vendor")
@@ -75,6 +80,7 @@ def test_what_waits_for_something_outside_too_stays_blocked_and_keeps_its_reason
     assert (agent.get(task)["blockedBy"], agent.get(task)["blockedReason"]) == (["NO_OP"], "the vendor")
 
 
+@promise("advance, feature", "the first task activates its feature, the last closes it")
 def test_the_first_task_activates_its_feature_and_the_last_closes_it(agent: TasksAgent) -> None:
     feature, after = agent.feature(), agent.task("after")
     one, two = agent.task("1", featureId=feature["id"]), agent.task("2", featureId=feature["id"])
@@ -88,6 +94,7 @@ def test_the_first_task_activates_its_feature_and_the_last_closes_it(agent: Task
     assert agent.get(feature)["status"] == "CLOSED"
 
 
+@promise("advance, roll-up", "a feature ends as its tasks do")
 @pytest.mark.parametrize(("ends", "expected"), [("tt", "WILL_NOT_IMPLEMENT"), ("ct", "CLOSED"), ("tc", "CLOSED")])
 def test_a_feature_ends_as_its_tasks_do(agent: TasksAgent, ends: str, expected: str) -> None:
     feature = agent.feature()
@@ -97,6 +104,7 @@ def test_a_feature_ends_as_its_tasks_do(agent: TasksAgent, ends: str, expected: 
     assert agent.get(feature)["status"] == expected
 
 
+@promise("revert", "one step back, not before the first")
 def test_a_step_back_is_taken_once_at_a_time_and_not_before_the_first(agent: TasksAgent) -> None:
     task = agent.task()
     agent.step("advance", task)
@@ -108,6 +116,7 @@ def test_a_step_back_is_taken_once_at_a_time_and_not_before_the_first(agent: Tas
     assert agent.refusal("revert", containerType="task", id=task["id"], version=5)["code"] == "INVALID_OPERATION"
 
 
+@promise("terminate", "sets nothing free and says so")
 def test_what_is_given_up_sets_nothing_free_and_says_so(agent: TasksAgent) -> None:
     task, after = agent.task(), agent.task("after")
     agent.step("block", after, blockedBy=[task["id"]])
@@ -133,6 +142,7 @@ def workflow(agent: TasksAgent, entity: dict[str, Any], kind: str = "task") -> d
     return found
 
 
+@promise("query_workflow_state", "where something stands")
 def test_where_something_stands_in_its_pipeline() -> None:
     with gathered(pipelines=LONG) as agent:
         task, other = agent.task(), agent.task("other")
@@ -155,6 +165,7 @@ def test_projects_have_no_workflow(agent: TasksAgent) -> None:
     assert refusal["code"] == "VALIDATION_ERROR"
 
 
+@promise("tasks, locked", "pipelines are settled with the first task")
 def test_pipelines_are_settled_with_the_first_task(agent: TasksAgent) -> None:
     agent.project()
     agent.use(LONG)

@@ -16,6 +16,7 @@ from tallystick.projections.sql import SqlProjection
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import gone, memory
+from tests.promises import promise
 
 
 class SqlSetup:
@@ -53,6 +54,7 @@ def node(node_id: str, **attrs: Any) -> Operation:
     return memory(node_id, "work/node", None, **{"project": "p", "parent": "r", "resolved": False, "rev": 1} | attrs)
 
 
+@promise("K36, orchestrator", "projects, features, tasks and sections are rows")
 def test_projects_features_tasks_and_sections_are_rows(mirror: SqlSetup) -> None:
     mirror.write(
         memory("p", "work/project", None, name="Shop", root="r", summary="Sell", task={"tags": ["x"], "rev": 3}),
@@ -89,6 +91,7 @@ def test_a_root_that_comes_before_its_project_is_no_task_either(mirror: SqlSetup
     assert mirror.ask("SELECT id FROM tasks") == []
 
 
+@promise("K36", "the tables and indexes of the specification's migration")
 def test_knowledge_is_in_the_tables_of_its_specification(mirror: SqlSetup) -> None:
     told = {"createdByTaskId": "t", "lastTaskId": "u", "version": 2, "createdAt": "c", "updatedAt": "u"}
     mirror.write(

@@ -19,6 +19,7 @@ from tallystick.extensions.tasks.settings import read_pipelines
 from tallystick.extensions.tasks.toolset import toolset
 from tallystick.server.schemas import input_schema
 from tests.extensions.tasks.agents import TasksAgent
+from tests.promises import promise
 
 TOOLSET = toolset()
 TOOLS = {
@@ -29,6 +30,7 @@ TOOLS = {
 }  # fmt: skip
 
 
+@promise("tasks, tools", "every tool of the contract is there")
 def test_every_tool_of_the_contract_is_there() -> None:
     assert {tool.name for tool in TOOLSET.tools} == TOOLS
 
@@ -76,6 +78,7 @@ def test_a_directory_or_a_pipe_in_the_place_of_the_settings_is_told(
         read_pipelines({"TASK_ORCHESTRATOR_HOME": str(tmp_path)})
 
 
+@promise("tasks, pipelines", "a pipeline that makes no sense is refused")
 @pytest.mark.parametrize(
     ("said", "message"),
     [
@@ -100,6 +103,7 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str) -
     assert raised.value.code == "SETTING_INVALID"
 
 
+@promise("settings, tasks", "a key of config.yaml that nobody knows is named")
 @pytest.mark.parametrize(
     ("text", "name", "hint"),
     [
@@ -125,6 +129,7 @@ VALUES: st.SearchStrategy[Any] = st.one_of(
 )  # fmt: skip
 
 
+@promise("tasks, anything", "whatever is asked is answered or refused")
 @settings(max_examples=150)
 @given(name=st.sampled_from(sorted(TOOLS)), given_=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
 def test_whatever_is_asked_is_answered_or_refused(agent: TasksAgent, name: str, given_: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tallystick.extensions.web.reports import entity_report
+from tests.promises import promise
 from tests.server.web.pages import HTML, Pages, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,7 @@ async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
         yield pages
 
 
+@promise("web, entity", "what an entity says, and who set each attribute")
 async def test_it_says_what_is_so_and_who_set_it(pages: Pages) -> None:
     view = await pages.json("/entities/d%2F1")
     entity = view["entity"]
@@ -69,6 +71,7 @@ async def test_the_page_draws_what_json_says(pages: Pages) -> None:
         assert step["record_hash"] in text
 
 
+@promise("web, lineage", "every commit with what it changed")
 async def test_its_history_has_the_change_of_each_commit(pages: Pages) -> None:
     history = (await pages.json("/entities/d%2F1"))["entity"]["history"]
     assert [(each["did"], each["actor"]) for each in history] == [
@@ -80,6 +83,7 @@ async def test_its_history_has_the_change_of_each_commit(pages: Pages) -> None:
     assert history[1]["redacted_fields"] == ["attrs.by"]
 
 
+@promise("web, moments", "an entity at any moment, later commits greyed")
 async def test_a_moment_shows_what_was_so_and_greys_what_came_later(pages: Pages) -> None:
     view = await pages.json("/entities/d%2F1?as_of=2")
     entity = view["entity"]
@@ -192,6 +196,7 @@ async def test_before_it_was_written_it_is_not_there(pages: Pages) -> None:
     assert (await pages.json("/entities/d%2F1?as_of=0"))["entity"]["moment"] == 0
 
 
+@promise("web, slider", "the slider works without a script")
 async def test_the_slider_is_a_form_whose_places_have_addresses(pages: Pages) -> None:
     text = await pages.html("/entities/d%2F1")
     assert '<input type="range" name="place" min="0" max="1000" value="1000"' in text
@@ -277,6 +282,7 @@ async def _exported(pages: Pages, form: str) -> tuple[str, str]:
     return answer.headers["content-disposition"], answer.text
 
 
+@promise("web, exports", "lineage as JSON, CSV and OpenLineage")
 async def test_its_lineage_is_exported(pages: Pages) -> None:
     place, text = await _exported(pages, "json")
     assert place == 'attachment; filename="lineage-d-1.json"'
@@ -310,6 +316,7 @@ async def test_of_a_long_history_the_moment_is_told_right_on_every_page(
     assert (older["latest"]["position"], older["changed_since"]) == (5, 0)
 
 
+@promise("why, page", "a task's page leads to its evidence and to what was read for it")
 async def test_a_task_leads_to_its_evidence_and_to_what_was_read_for_it(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
         await pages.node("rule", "note", attrs={"text": "never retry a refund"})

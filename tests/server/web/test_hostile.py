@@ -21,6 +21,7 @@ from tallystick.extensions.web.registry import PAGES
 from tallystick.extensions.web.static_files import static_files
 from tallystick.policy import Action, Principal, Request
 from tests.multi_tenant import MultiTenantStore, multi_tenant_store
+from tests.promises import promise
 from tests.server.web.acting import forms_of, post
 from tests.server.web.pages import HTML, SITE, Pages, serving_pages, serving_store
 from tests.test_hidden import RulePolicy
@@ -202,6 +203,7 @@ def test_no_page_is_left_out() -> None:
     assert set(ASKED) == {page.path for page in PAGES}
 
 
+@promise("web, escaping", "what agents write is text in every field")
 @pytest.mark.parametrize("evil", CORPUS)
 async def test_no_field_is_more_than_text(pages: Pages, tmp_path: Path, evil: str) -> None:
     name = make_repository(tmp_path / "repository", evil)
@@ -270,6 +272,7 @@ async def test_a_file_that_is_taken_home_holds_text(pages: Pages, tmp_path: Path
     assert escape(evil) in answer.text
 
 
+@promise("web, markdown", "markdown is rendered and nothing else")
 @pytest.mark.parametrize("evil", [*MARKDOWN, *CORPUS])
 def test_markdown_is_rendered_and_nothing_else(evil: str) -> None:
     text = str(render_markdown(evil))
@@ -306,6 +309,7 @@ ADDRESSES = [
 ]  # fmt: skip
 
 
+@promise("web, policy", "what policy withholds is not there")
 async def test_what_policy_withholds_is_not_there(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, RulePolicy()) as base:
         await peopled(base)
@@ -320,6 +324,7 @@ async def test_what_policy_withholds_is_not_there(tmp_path: Path) -> None:
                     assert "secret" in address or "secret" not in text, address
 
 
+@promise("web, denials", "what may not be read is as what does not exist")
 @pytest.mark.parametrize("entity_id", ["vault-9", "plan|leads_to|vault-9", "vault-9|leads_to|plan"])
 @pytest.mark.parametrize("query", ["", "?as_of=2", "?export=csv", "?export=json", "?place=1"])
 async def test_what_may_not_be_read_is_as_what_does_not_exist(tmp_path: Path, entity_id: str, query: str) -> None:
@@ -333,6 +338,7 @@ async def test_what_may_not_be_read_is_as_what_does_not_exist(tmp_path: Path, en
             )
 
 
+@promise("web, tenants", "another tenant sees nothing")
 async def test_another_tenant_sees_nothing_of_it(tmp_path: Path) -> None:
     async with multi_tenant_store(tmp_path, RulePolicy(lambda request: True)) as base:
         await peopled(base)

@@ -22,6 +22,7 @@ from tallystick.telemetry import metrics
 from tallystick.toolsets import cited_files
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests import timeouts
+from tests.promises import promise
 from tests.server.web.acting import send
 from tests.server.web.pages import SITE, Pages, by_tools, serving_pages
 from tests.server.web.policies import owners_policy, sealed_policy
@@ -30,6 +31,7 @@ from tests.server.web.repositories import commit_all, know, make_repository
 pytestmark = pytest.mark.anyio
 
 
+@promise("web, first visit", "an empty memory says how to connect a client")
 async def test_the_first_visit_says_how_to_begin(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
         view = await pages.json("/")
@@ -41,6 +43,7 @@ async def test_the_first_visit_says_how_to_begin(tmp_path: Path) -> None:
         assert "Nothing has been written yet" not in await pages.html("/")
 
 
+@promise("web, overview", "what there is by vocabulary and type, and what was written last")
 async def test_it_shows_what_there_is_and_what_was_written(tmp_path: Path) -> None:
     async with serving_pages(tmp_path) as pages:
         await pages.node("plan", "note", "ada", attrs={"title": "The plan"}, reason="to begin")
@@ -251,6 +254,7 @@ async def stale_in(pages: Pages) -> Any:
     return (await pages.json("/"))["stale_knowledge"]
 
 
+@promise("web, stale knowledge", "the overview lists the knowledge whose files changed")
 async def test_it_shows_the_knowledge_whose_files_changed(pages: Pages, repository: Path) -> None:
     _, queue = await know(pages, "Queue", "queued once", "src/queue.py", "src/deep/**")
     await know(pages, "Retry", "thrice", "src/retry.py", project="other")

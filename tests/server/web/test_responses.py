@@ -18,6 +18,7 @@ from tallystick.extensions.web.security import TOKEN_SECONDS, PageTokens
 from tallystick.policy import Principal
 from tallystick.server.oauth.guard import build_admission
 from tallystick.sessions import Sessions
+from tests.promises import promise
 from tests.server.web.pages import HTML, JSON, SITE, Pages, pages_of, serving_pages
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,7 @@ async def test_every_page_forbids_what_pages_can_be_made_to_do(pages: Pages, pat
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|javascript:", answer.text)
 
 
+@promise("web, JSON", "every page is had as JSON")
 @pytest.mark.parametrize("page", [page for page in PAGES if page.path in PLAIN], ids=lambda page: page.path)
 async def test_every_page_is_had_as_json(pages: Pages, page: Page) -> None:
     by_name = await pages.http.get(page.json_path, headers=HTML)
@@ -110,6 +112,7 @@ async def test_a_theme_is_chosen_without_a_script_and_stays(pages: Pages) -> Non
     assert '<html lang="en" data-theme="dark">' in await pages.html("/")
 
 
+@promise("web, changes", "nothing changes without the token of a page")
 @pytest.mark.parametrize("token", ["", "0.0", "ffffffff.00", "é.ü", "x" * 10_000])
 async def test_nothing_changes_without_the_token_of_a_page(pages: Pages, token: str) -> None:
     answer = await pages.http.post("/theme", data={"token": token, "theme": "dark"}, headers=HTML)
@@ -160,6 +163,7 @@ def test_a_token_is_of_one_caller_and_ends() -> None:
 # -- other pages
 
 
+@promise("web, origins", "other pages read nothing of ours")
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

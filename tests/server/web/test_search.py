@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.extensions.web.search import FOUND_MAX
+from tests.promises import promise
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy
 
@@ -26,6 +27,7 @@ async def pages(tmp_path: Path) -> AsyncIterator[Pages]:
         yield pages
 
 
+@promise("web, search", "one search over every vocabulary")
 async def test_words_find_all_vocabularies(pages: Pages) -> None:
     view = await pages.json("/search?q=refunds")
     assert {hit["vocabulary"] for hit in view["hits"]} == {"memory", "work"}
@@ -35,6 +37,7 @@ async def test_words_find_all_vocabularies(pages: Pages) -> None:
         assert f"<bdi>{hit['title']}</bdi>" in text
 
 
+@promise("web, facets", "hits are narrowed by type, author, time and flag")
 async def test_hits_are_narrowed_by_type_author_time_and_flag(pages: Pages) -> None:
     async def ids(query: str) -> set[str]:
         return {hit["id"] for hit in (await pages.json(f"/search?{query}"))["hits"]}

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from tallystick.clock import to_text
+from tests.promises import promise
 from tests.toolsets.agent import NOON
 from tests.toolsets.knowledge.agents import LATER, PLANNED, TASK, KnowledgeAgent
 
 NOBODY = "f" * 32
 
 
+@promise("K27", "atoms and molecules have history")
 def test_an_entry_is_appended_with_all_its_fields(agent: KnowledgeAgent) -> None:
     for create, kind in ((agent.atom, "atom"), (agent.molecule, "molecule")):
         entity = create()
@@ -39,6 +41,7 @@ def test_an_entry_is_appended_with_all_its_fields(agent: KnowledgeAgent) -> None
         assert agent.get(entity)[kind]["version"] == 1, "history is no change of the entity"
 
 
+@promise("knowledge, changelog", "entries come newest first and in pages")
 def test_entries_come_newest_first_and_in_pages(agent: KnowledgeAgent) -> None:
     atom = agent.atom()
     for number in range(25):
@@ -71,6 +74,7 @@ def test_a_page_of_long_entries_is_cut_and_says_where_to_go_on(agent: KnowledgeA
     assert agent.history(atom, offset=11)["count"] == 4
 
 
+@promise("K28", "the history of what never was is empty")
 def test_the_history_of_what_never_was_is_empty(agent: KnowledgeAgent) -> None:
     said = agent.told("manage_changelog", operation="search", parentType="atom", parentId=NOBODY)
     assert said["data"] == {"entries": [], "count": 0, "total": 0, "limit": 20, "offset": 0}
@@ -103,6 +107,8 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+@promise("knowledge, summary bounds", "a summary is not empty and has at most 4 KB")
+@promise("K26", "there is no way to edit history")
 @pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_an_entry_that_breaks_a_rule_is_refused(
     agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str

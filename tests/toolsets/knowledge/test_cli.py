@@ -19,6 +19,7 @@ from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tests.command_line import CommandLine
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, Checkout
 
 WHO = Principal(actor="tester")
@@ -64,6 +65,7 @@ def tool_context(tmp_path: Path, checkout: Checkout, monkeypatch: pytest.MonkeyP
 PAGE = {"name": "Checkout", "paths": ["src/checkout/**"], "knowledge": "locales come\nfrom the registry", "pin": True}
 
 
+@promise("knowledge for", "a person is told what an agent would be")
 def test_a_person_is_told_what_an_agent_would_be(tool_context: ToolContext) -> None:
     related = [{"atomId": "gone", "reason": "sends its events"}]
     tool_context.write(PAGE | {"relatedAtoms": related}, {"name": "Everything", "paths": ["**"]})
@@ -90,6 +92,7 @@ def test_json_is_the_tools_own_answer(tool_context: ToolContext) -> None:
     assert (found["orphanAtoms"][0]["fresh"], found["unmatchedPaths"]) == (True, ["new.ts"])
 
 
+@promise("knowledge stale", "stale knowledge is listed with the files that changed")
 def test_stale_knowledge_is_listed_with_the_files_that_changed(tool_context: ToolContext) -> None:
     tool_context.write(PAGE, {"name": "Readme", "paths": ["README.md"], "pin": True})
     assert json.loads(tool_context.run("stale", "--json")) == {"atoms": []}

@@ -19,6 +19,7 @@ from tallystick.toolsets.knowledge.path_context import (
     graph_hints,
     repository_paths,
 )
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, KnowledgeAgent
 
 Said = dict[str, Any]
@@ -47,6 +48,8 @@ def atoms_of(found: Said) -> list[Said]:
     return [*(atom for molecule in found["molecules"] for atom in molecule["atoms"]), *found["orphanAtoms"]]
 
 
+@promise("knowledge, context", "files are told with atoms, molecules, relations and history as the spec draws it")
+@promise("K9, K10", "orphans and molecules have relations and history too")
 def test_files_are_told_with_their_atoms_molecules_and_history(payments: KnowledgeAgent) -> None:
     found = payments.context(
         "src/payments/webhook-handler.ts, src/payments/stripe-gateway.ts, src/shared/retry-utils.ts,"
@@ -107,6 +110,7 @@ def test_only_so_many_entries_are_shown_as_were_asked_for(payments: KnowledgeAge
     assert [entry["summary"] for entry in shown["changelog"]] == ["5", "4"]
 
 
+@promise("knowledge, overlap", "a file that several atoms match is told with all of them")
 def test_a_file_may_belong_to_several_atoms_and_is_named_once_in_each(agent: KnowledgeAgent) -> None:
     agent.atom("Auth", "src/auth/**", "src/shared/**", "src/shared/*.ts")
     agent.atom("Payments", "src/shared/http.ts")
@@ -117,6 +121,7 @@ def test_a_file_may_belong_to_several_atoms_and_is_named_once_in_each(agent: Kno
     ]
 
 
+@promise("K11", "the order is by name in any case, then by id")
 def test_the_order_is_by_name_in_any_case_and_then_by_id(agent: KnowledgeAgent) -> None:
     same = [agent.molecule("same") for _ in range(3)]
     for molecule in (*same, agent.molecule("Beta"), agent.molecule("alpha")):
@@ -134,6 +139,7 @@ def test_the_order_is_by_name_in_any_case_and_then_by_id(agent: KnowledgeAgent) 
     assert [atom["name"] for atom in found["orphanAtoms"]] == ["A", "b"]
 
 
+@promise("K7", "paths are read in any form and told as they were spelt")
 @pytest.mark.parametrize(
     ("said", "matched", "unmatched"),
     [
@@ -157,6 +163,7 @@ def test_paths_are_read_in_any_form_and_told_as_they_were_spelt(
     assert found["unmatchedPaths"] == unmatched
 
 
+@promise("K44", "an entity type makes no difference to context")
 def test_an_entity_type_makes_no_difference(payments: KnowledgeAgent) -> None:
     asked = "src/shared/retry-utils.ts"
     assert payments.context(asked, entityType="molecule") == payments.context(asked)
@@ -195,6 +202,7 @@ def test_history_alone_is_left_out_where_that_is_enough(agent: KnowledgeAgent) -
     assert "atomsOmitted" not in found
 
 
+@promise("X15, knowledge", "however much matches, the answer stays small and says what is missing")
 def test_however_much_matches_the_answer_stays_small_and_says_what_is_missing(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule(knowledge="m" * 30_000)
     for number in range(60):
@@ -246,6 +254,7 @@ def test_what_is_written_while_an_answer_is_made_is_not_in_it(agent: KnowledgeAg
     assert [entry["summary"] for entry in found["changed"]["changelog"]] == ["before"]
 
 
+@promise("knowledge, directories", "a directory means everything below it")
 @pytest.mark.parametrize(
     ("path", "names"),
     [
@@ -319,6 +328,7 @@ def test_links_that_are_no_paths_are_passed_over() -> None:
     assert repository_paths(links) == ["src/a.ts", "src/b.ts", "src/c.ts"]
 
 
+@promise("K34", "the hints of a completed task are the spec's")
 def test_a_completed_task_is_answered_with_hints(payments: KnowledgeAgent) -> None:
     assert graph_hints() == {
         "message": "Task completed. Consider updating the knowledge graph.",

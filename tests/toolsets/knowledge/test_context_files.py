@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.toolsets.knowledge.context_files import context_files, is_context_files
+from tests.promises import promise
 
 TABLE: list[tuple[str, list[str]]] = [
     ("src/a.ts\nsrc/b.ts", ["src/a.ts", "src/b.ts"]),
@@ -66,6 +67,7 @@ TABLE: list[tuple[str, list[str]]] = [
 ]
 
 
+@promise("K33", "context files are read in whatever form they were written")
 @pytest.mark.parametrize(("content", "paths"), TABLE, ids=[repr(row[0][:30]) for row in TABLE])
 def test_paths_are_found_in_whatever_form_they_were_written(content: str, paths: list[str]) -> None:
     assert context_files(content) == paths

@@ -17,6 +17,7 @@ from tallystick.state.knowledge import ATOM
 from tallystick.toolsets.knowledge import freshness, make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.freshness import Pin, Repository
 from tallystick.toolsets.knowledge.stale import find_stale, repin
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import OTHER, SHOP, Checkout, KnowledgeAgent, keeping
 
 Said = dict[str, Any]
@@ -27,6 +28,7 @@ def told(agent: KnowledgeAgent, atom: Said) -> tuple[bool | None, list[str] | No
     return found.get("fresh"), found.get("changedFiles")
 
 
+@promise("freshness", "an atom that was pinned is fresh until its files change")
 def test_an_atom_that_was_pinned_is_fresh_until_its_files_change(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     atom = in_repo.atom(pin=True)
     assert told(in_repo, atom) == (True, [])
@@ -83,6 +85,7 @@ def made_a_link(checkout: Checkout) -> None:
     (checkout.root / PAGE).symlink_to("cart.ts")
 
 
+@promise("freshness, kinds", "a change of any kind is noticed, a commit is none")
 @pytest.mark.parametrize(
     ("change", "files"),
     [
@@ -170,6 +173,7 @@ def test_the_setting_pins_without_being_asked(checkout: Checkout, tmp_path: Path
         assert told(agent, agent.atom()) == (None, None), "without git it is as if nothing were set"
 
 
+@promise("freshness, no git", "without git nothing is said")
 def test_without_git_nothing_is_said_and_a_pin_is_refused(agent: KnowledgeAgent, tmp_path: Path) -> None:
     atom = agent.atom()
     assert told(agent, atom) == (None, None)
@@ -211,6 +215,7 @@ def reached_by_a_link(checkout: Checkout) -> Path:
     return link
 
 
+@promise("freshness, root", "everywhere in the work tree the same is fresh")
 @pytest.mark.parametrize(
     "reach",
     [lambda checkout: checkout.root, linked, reached_by_a_link],
@@ -297,6 +302,7 @@ def test_of_a_submodule_the_commit_counts_and_its_files_are_its_own_affair(
 # -- patterns that no file fits
 
 
+@promise("freshness, matchesNothing", "what matches no file is not fresh")
 def test_what_matches_no_file_is_not_fresh(in_repo: KnowledgeAgent, checkout: Checkout) -> None:
     none = in_repo.atom("None", "src/chekout/**", pin=True)
     some = in_repo.atom("Some", "src/checkout/**", "src/old/*.ts", "{docs,notes}/**", pin=True)
@@ -430,6 +436,7 @@ def test_a_pin_that_makes_no_sense_is_none() -> None:
 # -- what is stale, and pinning again
 
 
+@promise("freshness, stale", "the stale are listed and can be pinned again")
 def test_the_stale_are_listed_by_name_and_pinned_again_without_a_new_version(
     in_repo: KnowledgeAgent, checkout: Checkout
 ) -> None:
@@ -491,6 +498,7 @@ def test_wholesale_changes_are_told_in_few_words(in_repo: KnowledgeAgent, checko
 # -- what is not looked at
 
 
+@promise("pins, base", "pins never look into the base, whatever a pattern says")
 @pytest.mark.parametrize("base", ["memory", "deep/er/memory", "src/memory", "memory/../memory", "link"])
 @pytest.mark.parametrize("is_tracked", [False, True])
 def test_the_base_is_never_looked_into(checkout: Checkout, base: str, is_tracked: bool) -> None:
@@ -545,6 +553,7 @@ def test_a_repository_that_must_be_named_is_not_the_one_around_us(
     assert "fresh" not in in_repo.get(atom)["atom"]
 
 
+@promise("pins, issuer", "with an issuer the repository is named, or nothing looks at files")
 def test_with_an_issuer_the_repository_is_named_or_nothing_looks_at_files(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tallystick.clock import to_text
 from tallystick.commits import Operation, Verb
 from tallystick.policy import Action
+from tests.promises import promise
 from tests.toolsets.agent import NOON
 from tests.toolsets.knowledge.agents import LATER, OTHER, PLANNED, SHOP, TASK, KnowledgeAgent
 
@@ -21,6 +22,7 @@ HOUR = 3_600_000
 # -- create
 
 
+@promise("knowledge, atom", "an atom is kept with all its fields and version 1")
 def test_an_atom_is_created_with_all_its_fields(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     said = agent.told(
@@ -55,6 +57,7 @@ def test_an_atom_is_created_with_all_its_fields(agent: KnowledgeAgent) -> None:
     assert agent.get(atom)["atom"] == atom
 
 
+@promise("knowledge, molecule", "a molecule is kept with all its fields and version 1")
 def test_a_molecule_is_created_with_all_its_fields(agent: KnowledgeAgent) -> None:
     api = agent.molecule("API Layer")
     molecule = agent.molecule(
@@ -206,6 +209,9 @@ BAD_ATOMS: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+@promise("knowledge, bad input", "what breaks a rule is refused with its code and words, and nothing is written")
+@promise("K13", "a creation needs a task that exists")
+@promise("K16", "bounds are in bytes for texts, in characters for names")
 @pytest.mark.parametrize(("said", "code", "message"), [row[1:] for row in BAD_ATOMS], ids=[row[0] for row in BAD_ATOMS])
 def test_an_atom_that_breaks_a_rule_is_refused(
     agent: KnowledgeAgent, said: dict[str, Any], code: str, message: str
@@ -224,6 +230,7 @@ def test_every_fault_is_told_at_once(agent: KnowledgeAgent) -> None:
     ]
 
 
+@promise("knowledge, bounds", "what is just within the limits is accepted")
 def test_what_is_just_within_the_limits_is_accepted(agent: KnowledgeAgent) -> None:
     related = [{"atomId": "a", "reason": "r" * 500}] * 50
     patterns = ["x" * 512, *(f"p{number}/**" for number in range(19))]
@@ -232,6 +239,7 @@ def test_what_is_just_within_the_limits_is_accepted(agent: KnowledgeAgent) -> No
     assert agent.get(atom)["atom"] == atom
 
 
+@promise("knowledge, cross-project", "a molecule of another project is an invariant violation")
 def test_a_molecule_of_another_project_is_refused(agent: KnowledgeAgent) -> None:
     foreign = agent.molecule(projectId=OTHER)
     error = agent.refusal("manage_graph", **CREATED | {"moleculeId": foreign["id"]})
@@ -247,6 +255,7 @@ def test_a_molecule_of_another_project_is_refused(agent: KnowledgeAgent) -> None
 # -- update
 
 
+@promise("knowledge, update", "an update changes what it names, and the version")
 def test_an_update_changes_what_it_names_and_the_version(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     atom = agent.atom(knowledge="old", relatedAtoms=[{"atomId": "x", "reason": "r"}])
@@ -274,6 +283,7 @@ def test_an_update_changes_what_it_names_and_the_version(agent: KnowledgeAgent) 
     assert agent.context("src/checkout/a.ts")["unmatchedPaths"] == ["src/checkout/a.ts"]
 
 
+@promise("K14", "the last task is optional, checked, and stays otherwise")
 def test_what_an_update_does_not_name_stays(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule(relatedMolecules=[{"moleculeId": "x", "reason": "r"}], knowledge="kept")
     changed = agent.update(molecule, name="Renamed")
@@ -282,12 +292,14 @@ def test_what_an_update_does_not_name_stays(agent: KnowledgeAgent) -> None:
     assert agent.update(atom, name="Renamed") == atom | {"name": "Renamed", "version": 2}
 
 
+@promise("K18", "null in any spelling makes an orphan")
 @pytest.mark.parametrize("nothing", [None, "null", "", "NULL"])
 def test_null_as_molecule_makes_an_orphan(agent: KnowledgeAgent, nothing: str | None) -> None:
     atom = agent.atom(moleculeId=agent.molecule()["id"])
     assert agent.update(atom, moleculeId=nothing)["moleculeId"] is None
 
 
+@promise("knowledge, overwrite", "overwriting replaces the knowledge")
 def test_overwriting_replaces_the_knowledge_and_may_clear_it(agent: KnowledgeAgent) -> None:
     atom = agent.atom(knowledge="one")
     atom = agent.update(atom, knowledge="two", knowledgeMode="overwrite")
@@ -295,6 +307,8 @@ def test_overwriting_replaces_the_knowledge_and_may_clear_it(agent: KnowledgeAge
     assert agent.update(atom, knowledge="")["knowledge"] == ""
 
 
+@promise("K15", "an appended text is separated by time and task")
+@promise("K42", "molecules are appended to like atoms")
 def test_appending_adds_a_line_that_says_when_and_for_which_task(agent: KnowledgeAgent) -> None:
     for create in (agent.atom, agent.molecule):
         entity = create(knowledge="one")
@@ -305,11 +319,13 @@ def test_appending_adds_a_line_that_says_when_and_for_which_task(agent: Knowledg
         assert entity["knowledge"] == f"one\n\n---[{stamp} task:{LATER}]---\ntwo\n\n---[{stamp}]---\nthree"
 
 
+@promise("K15, empty", "the separator is there even when nothing was known")
 def test_the_line_is_there_even_when_nothing_was_known_before(agent: KnowledgeAgent) -> None:
     atom = agent.update(agent.atom(), knowledge="first", knowledgeMode="append")
     assert atom["knowledge"] == f"\n\n---[{to_text(NOON)}]---\nfirst"
 
 
+@promise("K15, bound", "the limit holds for the result of an append")
 def test_appending_past_the_limit_is_refused_and_nothing_is_added(agent: KnowledgeAgent) -> None:
     atom = agent.atom(knowledge="x" * 32_700)
     said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}
@@ -318,6 +334,7 @@ def test_appending_past_the_limit_is_refused_and_nothing_is_added(agent: Knowled
     assert agent.get(atom)["atom"] == atom
 
 
+@promise("knowledge, version", "a stale version is refused on update and delete with the current one")
 def test_a_stale_version_is_refused_with_the_current_one(agent: KnowledgeAgent) -> None:
     for create in (agent.atom, agent.molecule):
         entity = create()
@@ -375,6 +392,10 @@ BAD_UPDATES: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
+@promise("K3", "empty paths are an invariant violation, on update too")
+@promise("K17", "a mode without knowledge and a blank append are refused")
+@promise("K23, changed", "a project cannot be changed")
+@promise("K24", "an update needs a field")
 @pytest.mark.parametrize(
     ("said", "code", "message"), [row[1:] for row in BAD_UPDATES], ids=[row[0] for row in BAD_UPDATES]
 )
@@ -388,10 +409,12 @@ def test_an_update_that_breaks_a_rule_is_refused(
     assert agent.get(atom)["atom"] == atom
 
 
+@promise("K23", "its own project may be named again")
 def test_its_own_project_may_be_named_again(agent: KnowledgeAgent) -> None:
     assert agent.update(agent.atom(), name="n", projectId=str(uuid.UUID(SHOP)))["version"] == 2
 
 
+@promise("K22", "nothing is related to itself")
 def test_nothing_is_related_to_itself(agent: KnowledgeAgent) -> None:
     for create, key in ((agent.atom, "atomId"), (agent.molecule, "moleculeId")):
         entity = create()
@@ -436,6 +459,7 @@ def test_an_update_that_changes_nothing_writes_nothing(agent: KnowledgeAgent) ->
     assert agent.update(atom, name="other")["version"] == 2
 
 
+@promise("X19, knowledge", "the task is noted with the commit")
 def test_the_task_is_noted_with_the_commit(agent: KnowledgeAgent) -> None:
     atom = agent.atom(createdByTaskId=str(uuid.UUID(TASK)))
     agent.update(atom, name="n", lastTaskId=LATER)
@@ -452,6 +476,7 @@ def test_the_task_is_noted_with_the_commit(agent: KnowledgeAgent) -> None:
 # -- delete
 
 
+@promise("K19", "orphaned atoms note time and task, not a version")
 def test_deleting_a_molecule_orphans_its_atoms_and_takes_its_history(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     agent.append(molecule, "made")
@@ -469,6 +494,7 @@ def test_deleting_a_molecule_orphans_its_atoms_and_takes_its_history(agent: Know
     assert error["code"] == "NOT_FOUND"
 
 
+@promise("K19, task", "the deleting task may be named")
 def test_the_task_that_deletes_a_molecule_is_noted_in_its_atoms(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     atom = agent.atom(moleculeId=molecule["id"])
@@ -476,6 +502,7 @@ def test_the_task_that_deletes_a_molecule_is_noted_in_its_atoms(agent: Knowledge
     assert agent.get(atom)["atom"]["lastTaskId"] == LATER
 
 
+@promise("knowledge, cascade", "a cascade deletes atoms and their history in one draft")
 def test_a_cascade_deletes_the_atoms_with_their_history(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     agent.append(molecule, "made")
@@ -490,6 +517,8 @@ def test_a_cascade_deletes_the_atoms_with_their_history(agent: KnowledgeAgent) -
     assert agent.context("src/checkout/a")["orphanAtoms"][0]["id"] == other["id"]
 
 
+@promise("knowledge, delete atom", "an atom goes with its history")
+@promise("K20", "cascade has no effect on an atom")
 def test_deleting_an_atom_takes_its_history_and_its_patterns(agent: KnowledgeAgent) -> None:
     atom = agent.atom()
     agent.append(atom, "made")
@@ -509,6 +538,7 @@ def test_what_was_tied_to_an_atom_does_not_keep_it(agent: KnowledgeAgent) -> Non
     assert agent.get(other)["atom"] == other
 
 
+@promise("K25", "a deletion needs a version")
 def test_a_deletion_needs_id_and_version_and_nothing_else(agent: KnowledgeAgent) -> None:
     error = agent.refusal("manage_graph", operation="delete", entityType="atom", name="n", paths=["a"])
     assert error["details"]["problems"] == [
@@ -529,11 +559,13 @@ def test_an_atom_is_not_deleted_as_a_molecule(agent: KnowledgeAgent) -> None:
     assert (error["code"], error["details"]["hint"]) == ("NOT_FOUND", "it is an entity of type atom")
 
 
+@promise("K35", "knowledge may be written for work that is done")
 def test_knowledge_may_be_written_for_work_that_is_done(agent: KnowledgeAgent) -> None:
     agent.node("d" * 32, "work/node", project=SHOP, parent=None, summary="done", resolved=True, rev=2)
     assert agent.atom(createdByTaskId="d" * 32)["version"] == 1
 
 
+@promise("K38", "a task that is gone does not take its knowledge along")
 def test_a_task_that_is_gone_does_not_take_its_knowledge_along(agent: KnowledgeAgent) -> None:
     atom = agent.atom(createdByTaskId=LATER)
     agent.put(Operation(Verb.DELETE_NODE, {"node_id": LATER}))
@@ -544,6 +576,7 @@ def test_a_task_that_is_gone_does_not_take_its_knowledge_along(agent: KnowledgeA
 # -- together
 
 
+@promise("K41", "of racers on one version one succeeds")
 def test_of_racers_on_one_version_one_succeeds_and_the_others_are_told_the_version(agent: KnowledgeAgent) -> None:
     atom = agent.atom()
     said = {"operation": "update", "entityType": "atom", "id": atom["id"], "version": 1}

@@ -19,6 +19,7 @@ from tallystick.toolsets.knowledge.arguments import QueryArguments
 from tallystick.toolsets.knowledge.path_context import drained
 from tallystick.toolsets.knowledge.query import _found
 from tallystick.toolsets.knowledge.view import View
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import OTHER, SHOP, KnowledgeAgent, keeping
 
 NOBODY = "f" * 32
@@ -27,6 +28,7 @@ NOBODY = "f" * 32
 # -- get
 
 
+@promise("knowledge, get", "an atom comes with its newest history")
 def test_an_atom_comes_with_its_newest_history(agent: KnowledgeAgent) -> None:
     atom = agent.atom()
     entries = [agent.append(atom, f"change {number}") for number in range(7)]
@@ -38,6 +40,7 @@ def test_an_atom_comes_with_its_newest_history(agent: KnowledgeAgent) -> None:
     ]
 
 
+@promise("K40, X17", "numbers, booleans and arrays may be texts")
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
@@ -73,6 +76,7 @@ def test_history_can_be_left_out(agent: KnowledgeAgent) -> None:
     assert "changelog" not in shown["atoms"][0]
 
 
+@promise("K43", "a molecule comes with its atoms and their history")
 def test_a_molecule_comes_with_its_atoms_by_name_and_their_history(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     agent.append(molecule, "grouped")
@@ -87,6 +91,8 @@ def test_a_molecule_comes_with_its_atoms_by_name_and_their_history(agent: Knowle
     assert [entry["summary"] for entry in found["changelog"]] == ["grouped"]
 
 
+@promise("K8", "relations are shown with the names of today")
+@promise("K21", "relations outlive what they name")
 def test_relations_are_shown_with_the_names_of_today(agent: KnowledgeAgent) -> None:
     other = agent.atom("Gateway")
     atom = agent.atom(relatedAtoms=[{"atomId": other["id"], "reason": "calls it"}])
@@ -158,6 +164,7 @@ def shelf(agent: KnowledgeAgent) -> KnowledgeAgent:
     return agent
 
 
+@promise("knowledge, search", "atoms and molecules are found by text, molecule and orphanhood")
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
@@ -191,6 +198,7 @@ def test_a_search_finds_the_atoms_of_a_molecule(shelf: KnowledgeAgent) -> None:
     assert names(shelf.query("search", **asked | {"projectId": OTHER})) == []
 
 
+@promise("K29", "a search comes in pages, its limit brought into bounds")
 @pytest.mark.parametrize(
     ("asked", "expected", "limit", "offset", "further"),
     [

@@ -15,6 +15,7 @@ from tallystick.config import load
 from tallystick.policy import Action, Principal
 from tallystick.server.dispatch import prepare
 from tallystick.state.state import State
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import SHOP, TASK
 from tests.toolsets.knowledge.racer import MANAGE, QUERY
 
@@ -44,6 +45,7 @@ async def reread(base: Path, atom_id: str) -> tuple[int, str]:
         return atom["version"], atom["knowledge"]
 
 
+@promise("K41, processes", "the same between processes, and nothing is lost")
 def test_of_two_processes_on_one_version_one_is_told_conflict_and_nothing_is_lost(tmp_path: Path) -> None:
     atom_id = asyncio.run(prepared(tmp_path))
     racers = [

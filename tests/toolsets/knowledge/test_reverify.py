@@ -17,6 +17,7 @@ from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.knowledge.reverify import NODES_MAX, follow_up
 from tallystick.toolsets.work import toolset as work_toolset
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 from tests.toolsets.knowledge.agents import Checkout
 
@@ -92,6 +93,7 @@ def setup(checkout: Checkout) -> Iterator[ReverifySetup]:
         yield ReverifySetup(agent, checkout)
 
 
+@promise("stale_makes_work", "an atom that is noticed stale gets one node with what to read")
 def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(
     setup: ReverifySetup, checkout: Checkout
 ) -> None:
@@ -114,6 +116,7 @@ def test_an_atom_that_is_noticed_stale_gets_one_node_with_what_to_read(
     assert [each["id"] for each in given["knowledge"]["orphanAtoms"]] == [atom]
 
 
+@promise("knowledge, with work", "the knowledge that goes with work says whether it is fresh")
 def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(setup: ReverifySetup, checkout: Checkout) -> None:
     setup.atom()
     made = setup.call(
@@ -140,6 +143,7 @@ def test_the_knowledge_that_goes_with_work_says_whether_it_is_fresh(setup: Rever
     assert setup.nodes() == [], "who asks for work is not given more of it"
 
 
+@promise("stale_makes_work, off", "without the setting nothing is added")
 def test_without_the_setting_nothing_is_added(checkout: Checkout) -> None:
     with working() as agent:
         setup = ReverifySetup(agent, checkout, on=False)
@@ -149,6 +153,7 @@ def test_without_the_setting_nothing_is_added(checkout: Checkout) -> None:
         assert setup.nodes() == []
 
 
+@promise("stale_makes_work, resolved", "resolving pins again, and the next change makes work again")
 def test_resolving_pins_again_and_the_next_change_makes_work_again(setup: ReverifySetup, checkout: Checkout) -> None:
     atom = setup.atom()
     for content in ("two", "three"):
@@ -167,6 +172,7 @@ def anywhere(checkout: Checkout) -> Iterator[ReverifySetup]:
         yield ReverifySetup(agent, None)
 
 
+@promise("stale_makes_work, anywhere", "work is made and done from any directory alike")
 def test_work_is_made_and_done_from_any_directory_alike(
     anywhere: ReverifySetup, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +220,7 @@ def test_patterns_that_match_nothing_make_no_work_for_ever(setup: ReverifySetup,
     assert len(setup.nodes()) == 1
 
 
+@promise("stale_makes_work, advanced", "a task that is advanced to its end pins again")
 def test_a_task_that_is_advanced_to_its_end_pins_again(setup: ReverifySetup, checkout: Checkout) -> None:
     atom = setup.atom()
     checkout.write(PAGE, "two")
@@ -226,6 +233,7 @@ def test_a_task_that_is_advanced_to_its_end_pins_again(setup: ReverifySetup, che
     assert setup.is_fresh(atom)
 
 
+@promise("stale_makes_work, dropped", "what was dropped pins nothing and is not asked for again")
 def test_a_node_that_was_dropped_pins_nothing_and_is_not_added_again(setup: ReverifySetup, checkout: Checkout) -> None:
     atom = setup.atom()
     checkout.write(PAGE, "two")

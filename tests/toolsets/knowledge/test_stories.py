@@ -14,6 +14,7 @@ from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.context_files import context_files
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.work import toolset as work_toolset
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 from tests.toolsets.knowledge.agents import Checkout
 
@@ -54,6 +55,7 @@ def developer(checkout: Checkout) -> Iterator[Developer]:
         yield Developer(agent, checkout.root)
 
 
+@promise("knowledge, planning", "what is known is found while planning, and gaps are told and filled")
 def test_planning_uses_what_is_known_and_fills_the_gaps(developer: Developer) -> None:
     task = developer.plan("make the checkout faster", "src/checkout/page.ts")
     found = developer.know("query_graph", "context", projectId="shop", paths="src/checkout/page.ts")
@@ -72,6 +74,7 @@ def test_planning_uses_what_is_known_and_fills_the_gaps(developer: Developer) ->
     assert found["unmatchedPaths"] == ["src/new.ts"]
 
 
+@promise("knowledge, discovery", "the next task arrives with the knowledge of its files")
 def test_the_next_task_arrives_with_the_knowledge_of_its_files(developer: Developer) -> None:
     task = developer.plan("make the checkout faster", "src/checkout/page.ts#L10", "https://example.org/design")
     developer.know(
@@ -85,6 +88,7 @@ def test_the_next_task_arrives_with_the_knowledge_of_its_files(developer: Develo
     assert developer.work("graph_context", node_id=task)["knowledge"] == entry["knowledge"]
 
 
+@promise("knowledge, execution", "work on files leaves knowledge, paths, history and pins up to date")
 def test_execution_leaves_knowledge_that_is_true_again(developer: Developer, checkout: Checkout) -> None:
     task = developer.plan("move the cart", "src/checkout/cart.ts")
     atom = developer.know(

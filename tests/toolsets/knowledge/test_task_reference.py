@@ -20,6 +20,7 @@ from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.work import toolset as work_toolset
+from tests.promises import promise
 from tests.toolsets.agent import Agent, working
 
 Said = dict[str, Any]
@@ -71,6 +72,7 @@ def worker() -> Iterator[Worker]:
         yield Worker(agent)
 
 
+@promise("K13, one claim", "the only claim is meant where no task is named")
 def test_the_only_claim_is_meant_where_no_task_is_named(worker: Worker) -> None:
     worker.plan("a", "b")
     (claimed,) = worker.claim()
@@ -80,6 +82,7 @@ def test_the_only_claim_is_meant_where_no_task_is_named(worker: Worker) -> None:
     assert newest.run_context == {"job_id": claimed}
 
 
+@promise("K13, no claim", "without a claim the call that makes a task is told, and works")
 @pytest.mark.parametrize("tool", ["graph_plan", "manage_container"])
 def test_without_a_claim_the_call_that_makes_a_task_is_told_and_works(tool: TaskMaker) -> None:
     with working() as agent:
@@ -157,6 +160,7 @@ def test_a_changelog_entry_without_a_task_is_told_how_to_come_by_one(worker: Wor
     assert refused.value.hint is None
 
 
+@promise("K13, several claims", "with several claims the error names them")
 def test_with_several_claims_the_error_names_them(worker: Worker) -> None:
     worker.plan("a", "b", "c")
     claimed = worker.claim(count=2)

@@ -15,6 +15,7 @@ from tallystick.toolsets import Tool
 from tallystick.toolsets.envelope import error_shape, find_uuid
 from tallystick.toolsets.knowledge import TOOLSET
 from tallystick.toolsets.knowledge.context import project_deletion
+from tests.promises import promise
 from tests.toolsets.knowledge.agents import OTHER, SHOP, TASK, KnowledgeAgent, keeping
 
 each_tool = pytest.mark.parametrize("tool", TOOLSET.tools, ids=lambda tool: tool.name)
@@ -35,6 +36,7 @@ PARAMETERS = {
 }
 
 
+@promise("knowledge, tools", "three tools have every parameter of the spec")
 @each_tool
 def test_schemas_are_valid_closed_plain_and_have_every_parameter(tool: Tool) -> None:
     schema = input_schema(tool)
@@ -77,6 +79,7 @@ def test_calls_and_answers_fit_the_schemas(agent: KnowledgeAgent) -> None:
         assert set(answer) <= {"success", "message", "data"}
 
 
+@promise("K2", "every error has one envelope")
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -113,6 +116,7 @@ def test_a_uuid_is_known_in_any_spelling() -> None:
         assert find_uuid(other) is None
 
 
+@promise("X8, knowledge", "every call asks the policy")
 def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
     asked: list[tuple[str, str | None]] = []
 
@@ -149,6 +153,7 @@ def test_the_policy_is_asked_for_the_right_action_on_the_right_entity() -> None:
         assert (error["code"], error["details"]["policy_decision"]["reason"]) == ("AUTHORIZATION_DENIED", "because")
 
 
+@promise("K37", "a project goes with all that is known of it")
 def test_a_project_goes_with_all_that_is_known_of_it(agent: KnowledgeAgent) -> None:
     molecule = agent.molecule()
     atom = agent.atom(moleculeId=molecule["id"])

@@ -13,6 +13,7 @@ from tallystick.log import Head
 from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
 from tallystick.work_settings import WorkSettings
+from tests.promises import promise
 from tests.toolsets.work.agents import MINUTE, WorkAgent, working
 
 Said = dict[str, Any]
@@ -41,6 +42,7 @@ def held(entry: Said | None) -> str | None:
     return None if entry is None else entry["node"]["summary"]
 
 
+@promise("X19", "the session is the run of what is written in it")
 def test_the_session_stands_beside_the_claim_and_in_every_commit(agent: WorkAgent, sessions: Sessions) -> None:
     agent.plan({"ref": "a"})
     session = sessions.begin()
@@ -61,6 +63,7 @@ def test_two_live_sessions_of_one_name_never_get_the_same_node(agent: WorkAgent,
     assert held(claim(agent, two)) == "b"
 
 
+@promise("X7, taken over", "whose a claim was is told")
 def test_what_an_ended_session_had_is_free_at_once_and_whose_it_was_is_told(
     agent: WorkAgent, sessions: Sessions
 ) -> None:
@@ -74,6 +77,7 @@ def test_what_an_ended_session_had_is_free_at_once_and_whose_it_was_is_told(
     assert given["taken_over"] == {"claimed_by": "mcp", "claimed_at": at, "why": "its session has ended"}
 
 
+@promise("X7, unknown", "of a session nobody knows the name decides")
 def test_of_a_session_nobody_knows_the_name_decides(agent: WorkAgent, sessions: Sessions) -> None:
     agent.plan({"ref": "a"})
     one = sessions.begin()
@@ -165,6 +169,7 @@ def test_sessions_of_one_name_that_ask_at_once_share_the_work(agent: WorkAgent, 
     assert (len(given), len(set(given))) == (16, 16)
 
 
+@promise("W30, none", "a claim that lasts for no time is stale at once")
 def test_where_claims_last_for_no_time_every_one_is_stale_at_once(tmp_path: Path) -> None:
     with working(settings=WorkSettings(claim_ttl_minutes=0)) as agent:
         agent.open("p")

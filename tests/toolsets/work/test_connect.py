@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, summaries
 
 
@@ -19,6 +20,7 @@ def edges_of(agent: WorkAgent, node_id: str) -> list[tuple[str, str, str]]:
     return [(edge["from"], edge["type"], edge["to"]) for edge in found]
 
 
+@promise("graph_connect", "a dependency blocks at once")
 def test_a_dependency_blocks_at_once_and_its_removal_sets_free(agent: WorkAgent, ids: dict[str, str]) -> None:
     assert agent.connect(ids["a"], ids["b"]) == {"applied": 1}
     assert agent.next(count=9) == ["b", "c", "d"]
@@ -33,6 +35,7 @@ def test_a_dependency_on_a_resolved_node_blocks_nothing(agent: WorkAgent, ids: d
     assert "a" in agent.next(count=9)
 
 
+@promise("W24", "other edges are seen in graph_context")
 def test_other_types_block_nothing_and_are_seen_from_both_ends(agent: WorkAgent, ids: dict[str, str]) -> None:
     for type_ in ("relates_to", "my own"):
         assert agent.connect(ids["a"], ids["b"], type_) == {"applied": 1}
@@ -43,6 +46,7 @@ def test_other_types_block_nothing_and_are_seen_from_both_ends(agent: WorkAgent,
     assert edges_of(agent, ids["a"]) == expected[1:]
 
 
+@promise("graph_connect, cycles", "only dependencies are looked at for cycles")
 def test_only_dependencies_are_looked_at_for_cycles(agent: WorkAgent, ids: dict[str, str]) -> None:
     for type_ in ("relates_to", "custom"):
         assert agent.connect(ids["a"], ids["b"], type_)["applied"] == 1
@@ -70,6 +74,7 @@ def test_a_resolved_node_may_be_reopened_so_it_closes_a_cycle_too(agent: WorkAge
     assert rejection(agent.connect(ids["b"], ids["a"]))[0] == "cycle_detected"
 
 
+@promise("W22", "each reason for a rejected edge has its name")
 def test_every_reason_has_its_name(agent: WorkAgent, ids: dict[str, str]) -> None:
     a, b = ids["a"], ids["b"]
     elsewhere = agent.open("q")
@@ -97,6 +102,7 @@ def test_every_reason_has_its_name(agent: WorkAgent, ids: dict[str, str]) -> Non
         assert rejected["detail"]
 
 
+@promise("W22, in order", "good edges are applied beside bad ones")
 def test_good_edges_are_applied_beside_bad_ones_each_where_the_earlier_lead(
     agent: WorkAgent, ids: dict[str, str]
 ) -> None:
@@ -117,6 +123,7 @@ def test_when_every_edge_is_rejected_nothing_is_written(agent: WorkAgent, ids: d
     assert agent.log.head() == before
 
 
+@promise("W17, edges", "edges change no revision")
 def test_edges_change_no_revision(agent: WorkAgent, ids: dict[str, str]) -> None:
     before = agent.node(ids["a"])
     agent.connect(ids["a"], ids["b"])

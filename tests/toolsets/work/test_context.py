@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent
 
 
@@ -27,6 +28,7 @@ def drawn(tree: dict[str, Any]) -> str:
     return f"{tree['summary']}{f'({inner})' if inner else ''}{counted}"
 
 
+@promise("W40", "ancestors go from the root to the parent")
 def test_ancestors_go_from_the_root_to_the_parent_and_leave_the_node_out(agent: WorkAgent, ids: dict[str, str]) -> None:
     told = agent.call("graph_context", node_id=ids["c"])
     assert told["node"] == agent.node(ids["c"])
@@ -38,6 +40,7 @@ def test_ancestors_go_from_the_root_to_the_parent_and_leave_the_node_out(agent: 
     assert agent.call("graph_context", node_id=agent.open())["ancestors"] == []
 
 
+@promise("W38", "the tree starts at the node and counts what it cuts")
 @pytest.mark.parametrize(
     ("depth", "tree"),
     [(0, "a[2]"), (1, "a(b[1] e)"), (2, "a(b(c[1]) e)"), (3, "a(b(c(d)) e)"), (99, "a(b(c(d)) e)")],
@@ -67,6 +70,7 @@ def test_children_are_in_the_order_of_their_creation_wherever_they_were_moved(
     assert drawn(agent.call("graph_context", node_id=ids["a"], depth=1)["children"]) == "a(b[1] e)"
 
 
+@promise("graph_context", "ancestors, tree and dependencies of a node")
 def test_dependencies_are_satisfied_when_what_is_waited_for_is_resolved(agent: WorkAgent, ids: dict[str, str]) -> None:
     (waits,) = agent.call("graph_context", node_id=ids["e"])["depends_on"]
     assert (waits["node"], waits["satisfied"]) == (agent.node(ids["b"]), False)

@@ -12,6 +12,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.toolsets.truncation import fair_share, shortened, size_of
 from tallystick.turns import finished
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent
 
 
@@ -24,6 +25,7 @@ def a(agent: WorkAgent) -> str:
     return agent.plan({"ref": "a", "properties": {"priority": 1, "area": "ui"}, "context_links": ["x"]})["a"]
 
 
+@promise("W46", "creation lists what was said with nothing before")
 def test_creation_lists_what_was_said_with_nothing_before(agent: WorkAgent, a: str) -> None:
     (created,) = agent.events(a)
     assert (created["action"], created["agent"]) == ("created", "ann")
@@ -36,6 +38,7 @@ def test_creation_lists_what_was_said_with_nothing_before(agent: WorkAgent, a: s
     }
 
 
+@promise("graph_history", "before and after for each field")
 def test_an_update_has_before_and_after_for_each_field(agent: WorkAgent, a: str) -> None:
     agent.update(a, state="begun")
     with agent.as_("bob"):
@@ -60,6 +63,7 @@ def test_an_update_has_before_and_after_for_each_field(agent: WorkAgent, a: str)
     }
 
 
+@promise("graph_history, whole", "before and after are the whole field")
 def test_before_and_after_are_the_whole_field(agent: WorkAgent, a: str) -> None:
     agent.update(a, properties={"priority": 2}, add_context_links=["y"], add_evidence=[{"type": "git", "ref": "1"}])
     agent.update(
@@ -80,6 +84,7 @@ def test_before_and_after_are_the_whole_field(agent: WorkAgent, a: str) -> None:
 BIG = "é" * 4_000
 
 
+@promise("graph_history, size", "an event that is too large is cut and says so")
 def test_an_event_that_is_too_large_is_cut_and_says_so(agent: WorkAgent, a: str) -> None:
     """Every field at its largest, and much more evidence than an answer could hold."""
     for number in range(8):
@@ -159,6 +164,7 @@ def test_a_drop_is_told_on_every_node_with_its_reason(agent: WorkAgent, a: str) 
         assert changes_of(dropped)["evidence"][1][0]["ref"] == "too dear"
 
 
+@promise("W45", "a merged node's history is read by its id")
 def test_a_merge_tells_the_survivor_what_it_absorbed_and_the_gone_where_it_went(agent: WorkAgent, a: str) -> None:
     ids = agent.plan({"ref": "target"}, {"ref": "child", "parent_ref": a})
     agent.update(a, state="half", add_evidence=[{"type": "note", "ref": "1"}])
@@ -183,6 +189,7 @@ def test_a_merge_tells_the_survivor_what_it_absorbed_and_the_gone_where_it_went(
     assert agent.events(ids["child"])[0]["action"] == "moved"
 
 
+@promise("W45, edges", "edges are events of the node they start from")
 def test_edges_are_events_of_the_node_they_start_from(agent: WorkAgent, a: str) -> None:
     b = agent.plan({"ref": "b", "depends_on": [a]})["b"]
     agent.connect(b, a, "relates_to")
@@ -196,6 +203,7 @@ def test_edges_are_events_of_the_node_they_start_from(agent: WorkAgent, a: str) 
     assert [event["action"] for event in agent.events(a)] == ["created"]
 
 
+@promise("graph_history, cursor", "pages lose nothing, whatever happens in between")
 def test_pages_lose_nothing_and_repeat_nothing_whatever_happens_in_between(agent: WorkAgent, a: str) -> None:
     for number in range(30):
         agent.update(a, state=number)

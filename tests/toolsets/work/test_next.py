@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import MINUTE, Links, WorkAgent, working
 
 
@@ -23,6 +24,7 @@ def test_actionable_is_unresolved_without_open_children_and_with_every_dependenc
     assert agent.next(count=9) == ["parent", "both"]
 
 
+@promise("W5", "the root is work too")
 def test_the_root_is_work_too_alone_at_first_and_again_at_the_end(agent: WorkAgent) -> None:
     assert agent.next() == ["Ship it"]
     only = agent.plan({"ref": "only"})["only"]
@@ -36,12 +38,14 @@ def test_the_root_is_work_too_alone_at_first_and_again_at_the_end(agent: WorkAge
 # -- ranking
 
 
+@promise("graph_next, priority", "higher priority first")
 def test_higher_priority_comes_first_and_what_is_no_number_counts_as_nothing(agent: WorkAgent) -> None:
     priorities: list[Any] = [None, "high", True, [9], 1, "2.5", 3, -1]
     agent.plan(*({"ref": repr(each), "properties": {"priority": each}} for each in priorities))
     assert agent.next(count=9) == ["3", "'2.5'", "1", "None", "'high'", "True", "[9]", "-1"]
 
 
+@promise("graph_next, depth", "then the deeper")
 def test_then_the_deeper_comes_first(agent: WorkAgent) -> None:
     agent.plan(
         {"ref": "shallow"},
@@ -54,6 +58,7 @@ def test_then_the_deeper_comes_first(agent: WorkAgent) -> None:
     assert agent.next(count=9) == ["important", "deepest", "deep", "shallow"]
 
 
+@promise("graph_next, starvation", "then the least recently updated")
 def test_then_the_least_recently_updated_and_then_the_oldest(agent: WorkAgent) -> None:
     ids = agent.plan(*({"ref": ref} for ref in "abc"))
     assert agent.next(count=9) == ["a", "b", "c"]
@@ -64,6 +69,7 @@ def test_then_the_least_recently_updated_and_then_the_oldest(agent: WorkAgent) -
 # -- which ones
 
 
+@promise("W28", "count is brought between 1 and 50")
 def test_count_is_brought_between_1_and_50(agent: WorkAgent) -> None:
     agent.plan(*({"ref": str(number)} for number in range(60)))
     for asked, given in ((-3, 1), (0, 1), (1, 1), (7, 7), (50, 50), (51, 50), (10**9, 50)):
@@ -100,6 +106,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@promise("W25", "a filter asks for equal properties, null for absent ones")
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 def test_a_filter_asks_for_equal_properties_and_null_for_absent_ones(
     agent: WorkAgent, wanted: dict[str, Any], found: list[str]
@@ -114,6 +121,7 @@ def test_a_filter_asks_for_equal_properties_and_null_for_absent_ones(
     assert agent.found(properties=wanted, is_actionable=True) == found
 
 
+@promise("W4", "an unknown project is answered with those there are")
 def test_an_unknown_project_is_answered_with_those_there_are(agent: WorkAgent) -> None:
     for tool in ("graph_next", "graph_query", "graph_onboard"):
         told = agent.refusal(tool, project="nope")
@@ -123,6 +131,7 @@ def test_an_unknown_project_is_answered_with_those_there_are(agent: WorkAgent) -
 # -- what comes with a node
 
 
+@promise("graph_next", "a node comes with ancestors, links and what unblocked it")
 def test_a_node_comes_with_its_ancestors_links_and_what_unblocked_it(agent: WorkAgent) -> None:
     root = agent.open()
     agent.update(root, add_context_links=["README.md"])
@@ -163,6 +172,7 @@ def test_nothing_to_do_says_why(agent: WorkAgent) -> None:
     assert told["hint"].startswith("nothing to hand out in this scope")
 
 
+@promise("graph_next, knowledge", "knowledge of the links comes along when there is any")
 def test_knowledge_comes_with_a_node_when_there_is_any() -> None:
     with working(knowledge=Links()) as agent:
         agent.open()
@@ -180,6 +190,7 @@ def test_knowledge_comes_with_a_node_when_there_is_any() -> None:
 # -- claims
 
 
+@promise("graph_next, claim", "a claim marks the node with agent and time")
 def test_a_claim_marks_the_node_with_the_agent_and_the_time(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"})
     (told,) = agent.call("graph_next", project="p", claim=True)["nodes"]
@@ -196,6 +207,7 @@ def test_without_claim_nothing_is_marked(agent: WorkAgent) -> None:
     assert agent.log.head() == before
 
 
+@promise("graph_next, claimed", "others get the next one")
 def test_others_get_the_next_one(agent: WorkAgent) -> None:
     agent.plan({"ref": "a", "properties": {"priority": 1}}, {"ref": "b"})
     assert agent.next(claim=True) == ["a"]
@@ -206,6 +218,7 @@ def test_others_get_the_next_one(agent: WorkAgent) -> None:
         assert agent.next() == []
 
 
+@promise("W29, renewal", "the owner's claim is renewed")
 def test_the_owner_gets_it_again_and_its_claim_is_renewed(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"})
     agent.next(claim=True)
@@ -218,6 +231,7 @@ def test_the_owner_gets_it_again_and_its_claim_is_renewed(agent: WorkAgent) -> N
         assert agent.next() == [], "an hour after the first claim, but not after the second"
 
 
+@promise("W30", "a claim is stale from its sixtieth minute on")
 def test_a_claim_is_stale_from_its_sixtieth_minute_on(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"})
     agent.next(claim=True)
@@ -242,6 +256,7 @@ def test_the_time_to_live_is_a_setting() -> None:
             assert agent.next() == ["a"]
 
 
+@promise("W29, release", "a claim is released by clearing its properties")
 def test_a_claim_is_released_by_clearing_its_properties(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"})
     agent.next(claim=True)
@@ -262,6 +277,7 @@ def test_a_claim_without_a_time_holds_nobody_up(agent: WorkAgent) -> None:
     assert agent.next() == ["a"]
 
 
+@promise("W29", "claiming several is one draft")
 def test_claiming_several_claims_them_all_at_once(agent: WorkAgent) -> None:
     agent.plan(*({"ref": str(number)} for number in range(5)))
     before = agent.log.head().count
@@ -279,6 +295,7 @@ def test_agents_who_ask_at_once_never_get_the_same_node(agent: WorkAgent) -> Non
     assert len(set(given)) == 16
 
 
+@promise("X15, claims", "what does not fit into an answer is not claimed")
 def test_what_does_not_fit_into_an_answer_is_not_claimed(agent: WorkAgent) -> None:
     large = {"text": "x" * 9_000}
     agent.plan(*({"ref": str(number), "properties": large} for number in range(20)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, summaries, working
 
 
@@ -25,6 +26,7 @@ def ids(agent: WorkAgent) -> dict[str, str]:
     return ids
 
 
+@promise("W2", "one call orients an agent that joins")
 def test_it_tells_everything_at_a_glance(agent: WorkAgent, ids: dict[str, str]) -> None:
     told = agent.call("graph_onboard", project="p")
     assert (told["project"], told["goal"]) == ("p", "Ship it")
@@ -95,6 +97,7 @@ def test_at_most_ten_actionable_nodes_are_offered(agent: WorkAgent) -> None:
     assert summaries(agent.call("graph_onboard", project="p")["actionable"]) == agent.next(count=10)
 
 
+@promise("W2, one project", "the only project need not be named")
 def test_the_only_project_need_not_be_named(agent: WorkAgent) -> None:
     assert agent.call("graph_onboard")["project"] == "p"
     agent.open("q")
@@ -129,6 +132,7 @@ def tokens(answer: dict[str, Any]) -> float:
     return max(len(json.dumps(answer, separators=(",", ":"), ensure_ascii=ascii)) for ascii in (True, False)) / 4
 
 
+@promise("W2, more", "what is left out of thirty nodes with long texts is counted")
 def test_thirty_nodes_of_long_texts_stay_within_the_budget_and_the_rest_is_counted(agent: WorkAgent) -> None:
     long = {"summary": "s" * 2_000, "context_links": ["l" * 900], "properties": {"note": "n" * 5_000}}
     ids = agent.plan(*({**long, "ref": str(number), "context_links": [f"{number}" * 400]} for number in range(29)))
@@ -158,6 +162,7 @@ NODES = st.fixed_dictionaries(
 EVIDENCE = st.lists(st.fixed_dictionaries({"type": st.sampled_from(["git", "t" * 128]), "ref": HOSTILE}), max_size=5)
 
 
+@promise("W2, budget", "whatever is in a project, joining it costs at most 600 tokens")
 @settings(max_examples=30)
 @given(
     st.lists(NODES, min_size=1, max_size=29),

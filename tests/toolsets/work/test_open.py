@@ -8,9 +8,11 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
 from tallystick.state.work import NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, working
 
 
+@promise("graph_open", "without arguments all projects are listed")
 def test_without_arguments_all_projects_are_listed_with_their_counts(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"}, {"ref": "b"})
     agent.open("q")
@@ -35,6 +37,7 @@ def test_no_project_is_an_empty_list() -> None:
         assert agent.call("graph_open") == {"projects": []}
 
 
+@promise("graph_open, new", "a new project has a root with its goal")
 def test_a_new_project_has_a_root_with_its_goal_and_is_open_to_work() -> None:
     with working() as agent:
         told = agent.call("graph_open", project="swimlanes", goal="Draw lanes")
@@ -71,12 +74,14 @@ def test_opening_again_changes_nothing_and_says_that_the_goal_was_not_used(agent
     assert agent.log.head() == before
 
 
+@promise("W3", "a project is opened by its name or its root's id")
 def test_a_project_is_also_opened_by_the_id_of_its_root(agent: WorkAgent) -> None:
     root = agent.open("p")
     assert agent.call("graph_open", project=root)["project"] == "p"
     assert agent.call("graph_query", project=root)["total"] == 1
 
 
+@promise("graph_open, spelling", "a project is found in any case and with spaces around")
 def test_a_project_is_found_in_any_case_and_with_spaces_around(agent: WorkAgent) -> None:
     root = agent.open("Café Shop")
     before = agent.log.head()
@@ -111,6 +116,7 @@ def put(agent: WorkAgent, operations: tuple[Operation, ...]) -> None:
     agent.run(agent.store.write(Principal(actor="ann"), Action.WRITE, lambda state, read_filter: draft))
 
 
+@promise("X2", "a project is one entity with a UUID")
 def test_a_project_is_one_entity_with_a_uuid_for_its_id(agent: WorkAgent) -> None:
     state = agent.partition._state
     (board,) = state.derived(WorkGraph).projects()
@@ -121,6 +127,7 @@ def test_a_project_is_one_entity_with_a_uuid_for_its_id(agent: WorkAgent) -> Non
     assert state.owner(str(board.root)) == (NODE, "ann")
 
 
+@promise("W6", "blocked counts non-leaves too")
 def test_blocked_counts_every_unresolved_node_with_an_unresolved_dependency_leaf_or_not(agent: WorkAgent) -> None:
     agent.plan(
         {"ref": "first"},
@@ -140,6 +147,7 @@ def test_agents_who_create_the_same_project_at_once_get_the_same_one() -> None:
         assert len(agent.call("graph_open")["projects"]) == 1
 
 
+@promise("W51", "ids are short")
 def test_ids_are_short_and_never_look_like_numbers(agent: WorkAgent) -> None:
     ids = agent.plan(*({"ref": str(number)} for number in range(200)))
     assert all(re.fullmatch("[A-Za-z][A-Za-z0-9]{9}", node_id) for node_id in ids.values())

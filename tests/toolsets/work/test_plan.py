@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, working
 
 
+@promise("W19", "nulls are dropped on creation")
 def test_nodes_are_created_unresolved_with_what_was_said_of_them(agent: WorkAgent) -> None:
     root = agent.open()
     ids = agent.plan(
@@ -36,6 +38,7 @@ def test_a_parent_named_as_its_project_is_answered_with_the_root_that_is_meant(a
     assert agent.refusal("graph_context", node_id="Bridge")["hint"] == refused["hint"]
 
 
+@promise("W11", "references may point forwards and backwards")
 def test_references_may_point_forwards_and_backwards(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "child", "parent_ref": "parent", "depends_on": ["last"]},
@@ -57,6 +60,7 @@ def test_siblings_keep_the_order_they_were_planned_in(agent: WorkAgent) -> None:
     assert agent.next(count=4) == refs
 
 
+@promise("W11, refs", "a ref of the batch wins over an equal id")
 def test_a_ref_of_the_batch_wins_over_an_equal_id(agent: WorkAgent) -> None:
     old = agent.plan({"ref": "old"})["old"]
     ids = agent.plan({"ref": old, "summary": "new"}, {"ref": "child", "parent_ref": old})
@@ -70,6 +74,7 @@ def test_dependencies_may_be_refs_or_ids_and_are_taken_once(agent: WorkAgent) ->
     assert [each["node"]["id"] for each in around["depends_on"]] == [ids["a"], old]
 
 
+@promise("W15", "depending on a resolved node is satisfied at once")
 def test_depending_on_a_resolved_node_is_satisfied_at_once(agent: WorkAgent) -> None:
     old = agent.plan({"ref": "old"})["old"]
     agent.resolve(old)
@@ -98,6 +103,7 @@ CYCLES: list[tuple[list[dict[str, Any]], str]] = [
 ]
 
 
+@promise("W12", "a cycle is refused with its path")
 @pytest.mark.parametrize(("nodes", "sentence"), CYCLES)
 def test_a_cycle_is_refused_with_its_path(agent: WorkAgent, nodes: list[dict[str, Any]], sentence: str) -> None:
     told = agent.refusal("graph_plan", nodes=[{"summary": "s", **node} for node in nodes])
@@ -135,6 +141,7 @@ MISTAKES: list[tuple[list[dict[str, Any]], str, str]] = [
 ]
 
 
+@promise("graph_plan", "a batch is written whole or not at all")
 @pytest.mark.parametrize(("nodes", "code", "sentence"), MISTAKES)
 def test_a_mistake_in_one_node_leaves_the_whole_batch_unwritten(
     agent: WorkAgent, nodes: list[dict[str, Any]], code: str, sentence: str
@@ -143,6 +150,7 @@ def test_a_mistake_in_one_node_leaves_the_whole_batch_unwritten(
     assert (told["error"], told["message"]) == (code, sentence)
 
 
+@promise("W13", "nothing joins two projects")
 def test_parents_and_dependencies_across_projects_are_refused(agent: WorkAgent) -> None:
     here = agent.plan({"ref": "here"})["here"]
     there = agent.open("q")
@@ -194,6 +202,7 @@ def test_without_a_parent_a_node_goes_to_the_project_that_was_opened_last(agent:
     assert agent.node(agent.plan({"ref": "b"})["b"])["parent"] == other
 
 
+@promise("W10", "a node without a parent needs a project that is clear")
 def test_without_any_hint_of_its_project_a_node_needs_a_parent(agent: WorkAgent) -> None:
     roots = {agent.open("p"), agent.open("q")}
     with agent.as_("stranger"):
@@ -222,6 +231,7 @@ def test_without_a_project_there_is_no_parent() -> None:
 # -- what is allowed, but told
 
 
+@promise("W16", "children of a resolved parent are allowed and told")
 def test_children_of_a_resolved_parent_are_allowed_and_it_stays_resolved(agent: WorkAgent) -> None:
     parent = agent.plan({"ref": "parent"})["parent"]
     agent.resolve(parent)
@@ -231,6 +241,7 @@ def test_children_of_a_resolved_parent_are_allowed_and_it_stays_resolved(agent: 
     assert agent.next() == ["late"]
 
 
+@promise("W14", "depending on an ancestor is told")
 def test_depending_on_an_ancestor_or_a_descendant_is_allowed_and_told(agent: WorkAgent) -> None:
     nodes = [
         {"ref": "top", "summary": "top", "depends_on": ["low"]},

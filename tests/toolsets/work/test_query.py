@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import MINUTE, WorkAgent, summaries
 
 
@@ -53,6 +54,7 @@ FILTERS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+@promise("graph_query", "each filter finds exactly what it means")
 @pytest.mark.parametrize(("wanted", "found"), FILTERS)
 def test_each_filter_finds_exactly_what_it_means(
     agent: WorkAgent, ids: dict[str, str], wanted: dict[str, Any], found: list[str]
@@ -60,11 +62,13 @@ def test_each_filter_finds_exactly_what_it_means(
     assert agent.found(**wanted) == found
 
 
+@promise("W37", "a leaf has no unresolved children")
 def test_a_leaf_has_no_unresolved_children(agent: WorkAgent, ids: dict[str, str]) -> None:
     agent.resolve(ids["c"])
     assert "b" in agent.found(is_leaf=True)
 
 
+@promise("W36", "an ancestor finds its descendants and not itself")
 def test_an_ancestor_finds_its_descendants_and_not_itself(agent: WorkAgent, ids: dict[str, str]) -> None:
     assert agent.found(ancestor=ids["a"]) == ["b", "c", D]
     assert agent.found(ancestor=ids["c"]) == []
@@ -75,6 +79,7 @@ def test_an_ancestor_finds_its_descendants_and_not_itself(agent: WorkAgent, ids:
     assert agent.refusal("graph_query", project="p", filter={"ancestor": other})["error"] == "cross_project"
 
 
+@promise("W31", "claimed_by counts live claims only")
 def test_claimed_by_counts_live_claims_only(agent: WorkAgent, ids: dict[str, str]) -> None:
     with agent.as_("bob"):
         agent.next(claim=True)
@@ -103,6 +108,7 @@ def test_a_node_is_told_in_short(agent: WorkAgent, ids: dict[str, str]) -> None:
 # -- order
 
 
+@promise("W34", "readiness is actionable, then waiting, then resolved")
 def test_readiness_is_actionable_in_the_order_of_next_then_waiting_then_resolved(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "blocked", "depends_on": ["low"]},
@@ -125,6 +131,7 @@ def test_the_other_orders(agent: WorkAgent, ids: dict[str, str]) -> None:
     assert summaries(agent.query(sort="recent")["nodes"]) == ["b", D, "e", "c", A, "Ship it"]
 
 
+@promise("graph_query, pages", "pages have no gap and no repetition")
 @pytest.mark.parametrize("few", [4_096, 0])
 @pytest.mark.parametrize("sort", ["readiness", "depth", "recent", "created"])
 def test_pages_follow_each_other_without_gap_or_repetition(
@@ -159,6 +166,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(
     assert first["nodes"] + rest["nodes"] == agent.query(limit=100, **wanted)["nodes"]
 
 
+@promise("W35", "limit is at most 100 and at least 1")
 def test_limit_is_20_at_most_100_and_at_least_1(agent: WorkAgent) -> None:
     agent.plan(*({"ref": str(number)} for number in range(120)))
     assert len(agent.query()["nodes"]) == 20
@@ -179,6 +187,7 @@ def test_a_page_is_cut_where_an_agents_context_would_overflow(agent: WorkAgent) 
     assert rest["nodes"][0]["id"] not in {node["id"] for node in told["nodes"]}
 
 
+@promise("W34, cursor", "a cursor is good for its own question only")
 def test_a_cursor_is_good_for_its_own_question_only(agent: WorkAgent) -> None:
     agent.plan(*({"ref": str(number)} for number in range(5)))
     agent.open("q")

@@ -17,6 +17,7 @@ from tallystick.toolsets.work.activity import watch
 from tallystick.toolsets.work.context import Call
 from tests.multi_tenant import bytes_of
 from tests.policy.gated_partition import AwaitedPolicy
+from tests.promises import promise
 from tests.toolsets.work.agents import Links, WorkAgent, summaries, working
 
 
@@ -100,6 +101,7 @@ READS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+@promise("X8, L33, work", "no answer tells of what may not be read")
 @pytest.mark.parametrize(("tool", "arguments"), READS, ids=[f"{tool}-{n}" for n, (tool, _) in enumerate(READS)])
 def test_no_answer_tells_of_what_may_not_be_read(agent: WorkAgent, tool: str, arguments: dict[str, Any]) -> None:
     plan = Plan(agent)
@@ -196,6 +198,7 @@ def test_next_hands_out_and_claims_only_what_may_be_read(agent: WorkAgent) -> No
         assert agent.next(claim=True) == ["evil"]
 
 
+@promise("X8, claims", "what may not be written is not claimed or changed")
 def test_what_may_be_read_and_not_written_is_not_claimed_or_changed(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "mine"})
     with agent.as_("fay"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.state.work.required_evidence import missing, required
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent
 
 GIT = {"type": "git", "ref": "4f2c1aa"}
@@ -17,6 +18,7 @@ def resolving(node: str, *evidence: dict[str, str]) -> dict[str, Any]:
     return {"node_id": node, "resolved": True, "add_evidence": list(evidence)}
 
 
+@promise("evidence, demanded", "a node is done only with the evidence that it, or what stands above it, demands")
 def test_a_node_is_done_only_with_the_evidence_that_it_demands(agent: WorkAgent) -> None:
     a = agent.plan({"ref": "a", "properties": {"require_evidence": ["git", "test"]}})["a"]
     told = agent.refusal("graph_update", updates=[resolving(a, GIT)])
@@ -27,6 +29,7 @@ def test_a_node_is_done_only_with_the_evidence_that_it_demands(agent: WorkAgent)
     assert agent.node(a)["resolved"] is True
 
 
+@promise("evidence, demanded above", "what stands above a node demands evidence of it, too")
 def test_what_stands_above_it_demands_it_too(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "a", "properties": {"require_evidence": "git"}}, {"ref": "b", "parent_ref": "a"}, {"ref": "c"}
@@ -49,6 +52,7 @@ def test_what_is_given_up_needs_none(agent: WorkAgent) -> None:
     assert agent.node(a)["dropped"] is True
 
 
+@promise("evidence, not stated", "nobody states that a check passed")
 def test_nobody_states_that_a_check_passed(agent: WorkAgent) -> None:
     a = agent.plan({"ref": "a", "properties": {"require_evidence": ["check:test"]}})["a"]
     for stated in ("check", "check:test"):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, summaries
 
 
@@ -26,6 +27,7 @@ def children_of(agent: WorkAgent, node_id: str) -> list[str]:
 # -- move
 
 
+@promise("graph_restructure, move", "a move takes the subtree along and keeps edges")
 def test_a_move_takes_the_subtree_along_with_its_depths_and_keeps_edges(agent: WorkAgent, ids: dict[str, str]) -> None:
     agent.connect(ids["c"], ids["d"])
     told = agent.restructure("move", node_id=ids["b"], new_parent=ids["d"])
@@ -56,6 +58,7 @@ def test_moving_to_where_it_is_changes_nothing(agent: WorkAgent, ids: dict[str, 
     assert agent.log.head() == before
 
 
+@promise("W42", "a node cannot be moved under itself or what is below it")
 def test_a_node_cannot_be_moved_under_itself_or_what_is_below_it(agent: WorkAgent, ids: dict[str, str]) -> None:
     a, b, c = ids["a"], ids["b"], ids["c"]
     for target, path in ((a, [a, a]), (b, [a, b, a]), (c, [a, b, c, a])):
@@ -73,6 +76,7 @@ def test_moving_open_work_under_a_resolved_node_is_told(agent: WorkAgent, ids: d
 # -- merge
 
 
+@promise("graph_restructure, merge", "a merge hands over children, evidence and edges")
 def test_a_merge_hands_over_children_evidence_and_edges_and_deletes_the_source(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "source", "depends_on": ["first"], "context_links": ["lost.md"], "properties": {"lost": 1}},
@@ -108,6 +112,7 @@ def test_a_merge_is_a_revision_of_the_target_and_of_each_child(agent: WorkAgent,
     assert [agent.node(ids[ref])["rev"] for ref in "acd"] == [1, 2, 2]
 
 
+@promise("W43", "a merge drops edges between the two and keeps shared ones once")
 def test_a_merge_drops_edges_between_the_two_and_keeps_shared_ones_once(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "base"},
@@ -129,6 +134,7 @@ def test_a_merge_may_set_others_free(agent: WorkAgent) -> None:
     assert summaries(told["newly_actionable"]) == ["waiting"]
 
 
+@promise("W43, cycle", "a merge that would close a cycle is refused")
 def test_a_merge_that_would_close_a_cycle_is_refused_with_its_path(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]}, {"ref": "c", "depends_on": ["b"]})
     merge = {"op": "merge", "source": ids["c"], "target": ids["a"]}
@@ -167,6 +173,7 @@ def test_what_was_merged_can_be_merged_again_in_the_same_call(agent: WorkAgent) 
 # -- drop
 
 
+@promise("graph_restructure, drop", "a drop resolves the subtree with its reason as evidence")
 def test_a_drop_resolves_the_whole_subtree_with_the_reason_as_evidence(agent: WorkAgent, ids: dict[str, str]) -> None:
     told = agent.restructure("drop", node_id=ids["a"], reason="not wanted any more")
     assert told["details"] == [{"op": "drop", "node_id": ids["a"], "result": "dropped 3 nodes"}]
@@ -178,6 +185,7 @@ def test_a_drop_resolves_the_whole_subtree_with_the_reason_as_evidence(agent: Wo
     assert agent.node(ids["d"])["resolved"] is False
 
 
+@promise("W44", "what was resolved before a drop is left as it was")
 def test_what_was_resolved_before_is_left_as_it_was(agent: WorkAgent, ids: dict[str, str]) -> None:
     agent.resolve(ids["b"])
     before = agent.node(ids["b"])
@@ -214,6 +222,7 @@ def test_operations_are_applied_in_order_each_where_the_earlier_lead(agent: Work
     assert children_of(agent, ids["b"]) == ["a", "c"]
 
 
+@promise("W41", "one impossible operation leaves everything as it was")
 def test_one_impossible_operation_leaves_everything_as_it_was(agent: WorkAgent, ids: dict[str, str]) -> None:
     operations = [
         {"op": "drop", "node_id": ids["d"], "reason": "no"},
@@ -235,6 +244,7 @@ def test_other_projects_are_out_of_reach(agent: WorkAgent, ids: dict[str, str]) 
         assert agent.refusal("graph_restructure", operations=[operation])["error"] == "cross_project"
 
 
+@promise("W42, root", "the root stays where it is")
 def test_the_root_stays_where_it_is(agent: WorkAgent, ids: dict[str, str]) -> None:
     root = agent.open()
     for operation in (

@@ -10,6 +10,7 @@ import pytest
 
 from tallystick.errors import InvalidArgument
 from tallystick.work_settings import WorkSettings, read_settings
+from tests.promises import promise
 
 
 def read(tmp_path: Path, *, base: str | None = None, working: str | None = None, **environ: str) -> WorkSettings:
@@ -28,6 +29,7 @@ def test_without_a_file_there_are_defaults(tmp_path: Path) -> None:
     assert read(tmp_path, base="# nothing\n", working="") == WorkSettings()
 
 
+@promise("W47", "the config file's keys are honoured")
 def test_the_files_keys_are_honoured(tmp_path: Path) -> None:
     keys = ('agent_identity: "claude-code-v1"  # who', 'db_path: "./graph.db"', "claim_ttl_minutes: 15")
     text = "\n".join([*keys, "require_evidence: true", ""])
@@ -40,6 +42,7 @@ def test_the_files_keys_are_honoured(tmp_path: Path) -> None:
     )
 
 
+@promise("W47, order", "the environment goes before the files")
 def test_the_environment_goes_before_the_working_directory_and_that_before_the_base(tmp_path: Path) -> None:
     base = "agent_identity: base\ndb_path: base.db\nclaim_ttl_minutes: 1\n"
     working = "agent_identity: working\ndb_path: working.db\n"
@@ -76,6 +79,7 @@ def test_a_mistake_in_the_file_is_named_with_its_place(tmp_path: Path, text: str
     assert "graph.config.yaml" in refusal.value.message
 
 
+@promise("settings, work", "a key that nobody knows is told with those like it")
 def test_a_key_that_nobody_knows_is_told_with_those_like_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as refusal:
         read(tmp_path, base="agent_identiti: me")

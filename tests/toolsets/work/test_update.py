@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.work_settings import WorkSettings
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, summaries, working
 
 
@@ -15,11 +16,13 @@ def a(agent: WorkAgent) -> str:
     return agent.plan({"ref": "a", "properties": {"priority": 1, "deep": {"x": 1, "y": 2}}})["a"]
 
 
+@promise("graph_update", "properties are merged and null deletes")
 def test_properties_are_merged_at_the_top_and_null_deletes(agent: WorkAgent, a: str) -> None:
     agent.update(a, properties={"priority": None, "deep": {"x": 3}, "new": [1]})
     assert agent.node(a)["properties"] == {"deep": {"x": 3}, "new": [1]}
 
 
+@promise("W18", "state is kept when omitted, cleared by null")
 def test_state_is_kept_when_omitted_and_cleared_by_null(agent: WorkAgent, a: str) -> None:
     agent.update(a, state={"phase": 2})
     agent.update(a, summary="b")
@@ -40,6 +43,7 @@ def test_context_links_are_added_once_and_removed(agent: WorkAgent, a: str) -> N
     assert agent.node(a)["context_links"] == ["y", "z"]
 
 
+@promise("graph_update, evidence", "agent and time of evidence are set by the server")
 def test_evidence_is_appended_with_agent_and_time_and_never_changed(agent: WorkAgent, a: str) -> None:
     agent.update(a, add_evidence=[{"type": "git", "ref": "1"}, {"type": "my own", "ref": "2"}])
     with agent.as_("bob"):
@@ -53,6 +57,7 @@ def test_evidence_is_appended_with_agent_and_time_and_never_changed(agent: WorkA
     assert evidence[0]["timestamp"] == evidence[1]["timestamp"] < evidence[2]["timestamp"]
 
 
+@promise("W17", "every change is a revision, no change is none")
 def test_every_change_is_a_revision_and_no_change_is_none(agent: WorkAgent, a: str) -> None:
     assert agent.update(a, summary="b")["updated"] == [{"node_id": a, "rev": 2}]
     before = agent.log.head()
@@ -71,6 +76,7 @@ def test_updated_at_moves_and_created_at_and_created_by_stay(agent: WorkAgent, a
     assert (after["created_at"], after["created_by"]) == (before["created_at"], "ann")
 
 
+@promise("W20", "a node may be updated twice in a call")
 def test_one_node_may_be_updated_twice_in_a_call_in_order(agent: WorkAgent, a: str) -> None:
     updates = [
         {"node_id": a, "properties": {"x": 1, "y": 1}},
@@ -94,6 +100,7 @@ def test_a_call_is_all_or_nothing(agent: WorkAgent, a: str) -> None:
 # -- resolving
 
 
+@promise("graph_update, unblocked", "what became actionable is told at once")
 def test_resolving_tells_what_became_actionable_in_the_order_of_graph_next(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "a"},
@@ -121,6 +128,7 @@ def test_the_key_is_there_only_when_something_was_resolved_or_set_free(agent: Wo
     assert "newly_actionable" not in agent.resolve(a)
 
 
+@promise("W21", "what was actionable before is not new")
 def test_what_was_actionable_before_is_not_new(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"}, {"ref": "b"}, {"ref": "c", "depends_on": ["a", "b"]})
     updates = [{"node_id": ids[ref], "resolved": True} for ref in "ab"]
@@ -133,6 +141,7 @@ def test_what_is_set_free_and_resolved_in_the_same_call_is_not_told(agent: WorkA
     assert summaries(agent.call("graph_update", updates=updates)["newly_actionable"]) == ["c"]
 
 
+@promise("W8", "a parent may be resolved before its children")
 def test_a_parent_may_be_resolved_before_its_children_which_stay_as_they_are(agent: WorkAgent) -> None:
     ids = agent.plan(
         {"ref": "parent"}, {"ref": "child", "parent_ref": "parent"}, {"ref": "w", "depends_on": ["parent"]}
@@ -148,6 +157,7 @@ def test_resolving_every_child_does_not_resolve_the_parent(agent: WorkAgent) -> 
     assert agent.node(ids["parent"])["resolved"] is False
 
 
+@promise("W9", "reopening blocks the dependents again")
 def test_reopening_blocks_the_dependents_again(agent: WorkAgent) -> None:
     ids = agent.plan({"ref": "a"}, {"ref": "b", "depends_on": ["a"]})
     agent.resolve(ids["a"])
@@ -157,6 +167,7 @@ def test_reopening_blocks_the_dependents_again(agent: WorkAgent) -> None:
     assert agent.counts()["blocked"] == 1
 
 
+@promise("W7", "resolving without evidence is told, or refused by setting")
 def test_resolving_without_evidence_is_allowed_but_told(agent: WorkAgent, a: str) -> None:
     told = agent.update(a, resolved=True)
     assert told["warnings"] == [f"'{a}' was resolved without evidence"]

@@ -11,6 +11,7 @@ from tallystick.policy import Action, Decision, Request
 from tallystick.server.dispatch import choose
 from tallystick.server.schemas import input_schema, output_schema
 from tallystick.toolsets.work import TOOLSET
+from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent, working
 
 NAMES = "open plan next context update connect query restructure history onboard"
@@ -67,6 +68,7 @@ def test_what_is_answered_and_refused_fits_the_schemas(agent: WorkAgent) -> None
     jsonschema.validate(refused, entries["graph_next"])
 
 
+@promise("X8, work", "every tool asks the policy for its action")
 def test_every_tool_asks_the_policy_for_its_action() -> None:
     asked: list[tuple[str, str | None]] = []
 
@@ -186,6 +188,7 @@ BUDGET = {
 }
 
 
+@promise("W50", "answers stay within the token budget")
 def test_answers_stay_within_the_token_budget_of_the_spec(swimlanes: tuple[WorkAgent, dict[str, str]]) -> None:
     agent, ids = swimlanes
     assert agent.counts("swimlanes-v0")["total"] == 30
