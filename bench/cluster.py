@@ -32,7 +32,7 @@ from tallystick.extensions.backup.object_store import open_object_store
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.restore import restore
 from tallystick.extensions.backup.run import back_up
-from tallystick.extensions.backup.streams import make_copies
+from tallystick.extensions.cluster.shared_log import STREAMS
 from tallystick.log import Head
 from tallystick.log.files import SEGMENT_BYTES_MAX
 from tallystick.operations.snapshot import take_snapshot
@@ -247,7 +247,8 @@ def _newcomer(place: _Place, commits: int) -> list[Row]:
         late.base,
         segment_bytes_max=SEGMENT_BYTES_MAX,
     )
-    make_copies(late, restored.stream, [each.tenant for each in restored.tenants])
+    for each in restored.tenants:
+        STREAMS.adopt(msgspec.structs.replace(late, tenant=each.tenant), restored.stream)
     fetched = time.perf_counter() - began
     asyncio.run(_open_and_close(late))
     label = f"a new machine, {commits:,} commits"

@@ -275,7 +275,7 @@ def test_who_reads_the_files_of_a_log_without_opening_it_is_on_the_map() -> None
         "extensions/openlineage/registered.py",
         "extensions/proofs/checks.py", "operations/doctor.py", "extensions/web/reports/entity_report.py",
         "operations/forget.py",
-        "operations/orphans.py", "operations/rule_scan.py",
+        "operations/orphans.py", "operations/rule_scan.py", "operations/shared_logs.py",
         "operations/tenants.py", "operations/transfer.py", "operations/verify.py", "projections/blobs.py",
         "projections/registry.py",
     }  # fmt: skip

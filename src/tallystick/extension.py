@@ -83,7 +83,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     checks: Sequence[str] = ()
     """Refer to functions of the settings that yield findings for `doctor`."""
     logs: Mapping[str, str] = {}
-    """By the scheme of `log_url`: refers to a function of the settings that opens the log of their tenant."""
+    """By the scheme of `log_url`: refers to an `operations.shared_logs.SharedLog`."""
     projections: Sequence[str] = ()
     """Refer to `projections.registry.Registered` values."""
     toolsets: Mapping[str, Vocabulary] = {}
@@ -136,6 +136,9 @@ class Installed(msgspec.Struct, frozen=True):
         """Return name and vocabulary in the order in which they are listed."""
         contributed = [pair for each in self.extensions for pair in each.toolsets.items()]
         return sorted(contributed, key=lambda pair: (pair[1].order, pair[0]))
+
+    def logs(self) -> dict[str, str]:
+        return {scheme: reference for each in self.extensions for scheme, reference in each.logs.items()}
 
     def indexes(self) -> dict[str, Sequence[str]]:
         return {name: references for each in self.extensions for name, references in each.indexes.items()}

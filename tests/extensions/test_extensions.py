@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick import app
+from tallystick.config import Settings
+from tallystick.errors import InvalidArgument
 from tallystick.extension import installed
 from tests.mcp_client import call, clean_environ, connect
 from tests.timeouts import SECONDS
@@ -166,3 +169,10 @@ async def test_a_toolset_that_cannot_be_built_is_left_out(tmp_path: Path) -> Non
     async with connect(tmp_path / "base", "--toolsets", "all", environ=environ) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
     assert {"memory_write", "manage_container", "create_node", "str_replace"} <= names
+
+
+def test_a_log_of_a_kind_that_no_extension_provides_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        app.open_log(Settings(base=tmp_path / "base", log_url="carrier-pigeon://roof"))
+    assert caught.value.code == "LOG_KIND_MISSING"
+    assert "pip install" in str(caught.value.hint)

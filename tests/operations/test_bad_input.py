@@ -18,9 +18,9 @@ from tallystick.commits.signed_note import signer_key
 from tallystick.config import Settings
 from tallystick.errors import TallystickError
 from tallystick.extensions.backup.encryption import load_backup_keys
-from tallystick.extensions.backup.follow_stream import following
 from tallystick.extensions.backup.manifest import PAYLOAD_TYPE
 from tallystick.extensions.cluster.client import Client, Servers
+from tallystick.extensions.cluster.following import following
 from tallystick.extensions.cluster.messages import Layout, group_headers, group_lines
 from tallystick.extensions.cluster.migrate import migrate
 from tests import timeouts

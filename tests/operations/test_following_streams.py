@@ -13,16 +13,17 @@ from tallystick import app
 from tallystick.config import Settings
 from tallystick.errors import Conflict, InvalidArgument, StorageRefused, TallystickError
 from tallystick.extensions.backup.encryption import load_backup_keys
-from tallystick.extensions.backup.follow import Followed, follow_once, promote
-from tallystick.extensions.backup.follow_stream import following, promote_stream
+from tallystick.extensions.backup.follow import follow_once, promote
 from tallystick.extensions.backup.object_store import open_object_store
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.run import back_up
+from tallystick.extensions.cluster.following import following, promote_stream
 from tallystick.extensions.cluster.migration import connected
 from tallystick.extensions.cluster.moving import fenced_by
 from tallystick.extensions.cluster.places import place_of
 from tallystick.log import Head, Log
 from tallystick.log.replica import read_replica
+from tallystick.operations.shared_logs import Followed
 from tallystick.telemetry import metrics
 from tests.command_line import CommandLine
 from tests.commits_by_hand import append, draft, filled, node
@@ -133,7 +134,7 @@ def test_a_promotion_that_was_cut_off_is_finished_by_the_next(
     with_log(memory, lambda log: filled(log, 3))
     follow(replica, memory)
     with monkeypatch.context() as dying:
-        dying.setattr("tallystick.extensions.backup.follow_stream.make_own", die)
+        dying.setattr("tallystick.extensions.cluster.following.make_own", die)
         with pytest.raises(KeyboardInterrupt):
             promote_stream(replica, memory.log_url)
     assert refused_write(memory).code == "TAKEN_OVER"
@@ -150,7 +151,7 @@ def test_a_copy_whose_stream_is_gone_takes_over_only_when_that_is_meant(
     def gone(*arguments: Any) -> None:
         raise StorageRefused("no answer", code="LOG_UNREACHABLE")
 
-    monkeypatch.setattr("tallystick.extensions.backup.follow_stream.take_over_from", gone)
+    monkeypatch.setattr("tallystick.extensions.cluster.following.take_over_from", gone)
     with pytest.raises(StorageRefused):
         promote_stream(replica, memory.log_url)
     promoted = promote_stream(replica, memory.log_url, without_store=True)

@@ -8,9 +8,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.policy.visible_names import is_visible
@@ -47,17 +45,14 @@ def open_sessions(settings: Settings) -> Sessions:
     directory = settings.base / "_system" / "sessions"
     if not settings.log_url:
         return Sessions(directory, kept_seconds=kept)
-    from tallystick.extensions.cluster.copy import machine_id
-    from tallystick.extensions.cluster.other_machines import digits_of
-    from tallystick.extensions.cluster.places import place_of
-    from tallystick.extensions.cluster.shared_key import shared_key
+    from tallystick.operations.shared_logs import shared_log
 
-    place = place_of(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
+    kind = shared_log(settings)
     return Sessions(
         directory,
         kept_seconds=kept,
-        machine=digits_of(machine_id(settings.base)),
-        shared_key=cache(lambda: shared_key(place, "sessions")),
+        machine=kind.machine(settings),
+        shared_key=cache(lambda: kind.shared_key(settings, "sessions")),
     )
 
 

@@ -19,6 +19,7 @@ from tallystick.log.health import try_storage
 from tallystick.log.replica import GuardedLog, read_replica, require_restored
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
+from tallystick.operations.shared_logs import shared_log, shared_log_of_copy
 from tallystick.partition import Limits, Partition
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
@@ -38,15 +39,12 @@ def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
     require_restored(settings.base)
     if settings.log_url:
-        from tallystick.extensions.cluster.jetstream_log import JetStreamLog
-        from tallystick.extensions.cluster.places import place_of
-
-        return GuardedLog(JetStreamLog(place_of(settings), settings.tenant), settings.base)
-    if is_copy(settings.system) and read_replica(settings.base) is not None:
-        from tallystick.extensions.cluster.copy import open_followed
-
-        return GuardedLog(open_followed(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
+        return GuardedLog(shared_log(settings).open(settings), settings.base)
     if is_copy(settings.system):
+        replica = read_replica(settings.base)
+        kind = None if replica is None else shared_log_of_copy(replica.source)
+        if kind is not None:
+            return GuardedLog(kind.open_copy(settings), settings.base)
         raise InvalidArgument(
             f"{settings.system} is this machine's copy of a stream, and log_url names no servers",
             code="LOG_IS_A_COPY",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from typer.core import TyperGroup
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tallystick.commits.signed_note import VerifierKey
     from tallystick.extensions.backup.repository import Repository
     from tallystick.extensions.backup.run import BackupDone
+    from tallystick.operations.shared_logs import SharedLog
 
 _MAKE = "make"
 
@@ -257,7 +259,6 @@ def restore(
     """
     from tallystick.extensions.backup.restore import parse_as_of
     from tallystick.extensions.backup.restore import restore as restored
-    from tallystick.extensions.backup.streams import make_copies
 
     settings = settled(base=base)
     with progress() as tell:
@@ -273,7 +274,10 @@ def restore(
             progress=tell,
         )
     if settings.log_url and done.stream:
-        make_copies(settings, done.stream, [each.tenant for each in done.tenants])
+        from tallystick.operations.shared_logs import shared_log
+
+        for each in done.tenants:
+            shared_log(settings).adopt(msgspec.structs.replace(settings, tenant=each.tenant), done.stream)
     if json:
         emit(done)
         return
@@ -315,11 +319,12 @@ def follow(
       tallystick follow s3://backups/memory --base /srv/replica --once --json
       tallystick follow nats://n1:4222,nats://n2:4222 --base /srv/replica
     """
-    from tallystick.extensions.backup.follow_stream import is_stream
+    from tallystick.operations.shared_logs import find_shared_log
 
     settings = settled(base=base)
-    if is_stream(store):
-        _follow_stream(settings, store, every, once, json)
+    kind = find_shared_log(store)
+    if kind is not None:
+        _follow_log(kind, settings, store, every, once, json)
     else:
         _follow_backups(settings, store, key, vkey, every, once, json)
 
@@ -352,15 +357,14 @@ def _follow_backups(
         time.sleep(every)
 
 
-def _follow_stream(settings: Settings, url: str, every: float, once: bool, json: bool) -> None:
+def _follow_log(kind: SharedLog, settings: Settings, url: str, every: float, once: bool, json: bool) -> None:
     import time
 
     from tallystick.errors import StorageRefused
-    from tallystick.extensions.backup.follow_stream import following
 
     while True:
         try:
-            with progress() as tell, following(settings, url, progress=tell) as look:
+            with progress() as tell, kind.following(settings, url, progress=tell) as look:
                 while True:
                     found = look()
                     if json:
@@ -402,15 +406,16 @@ def promote(
       tallystick promote s3://backups/memory --base /srv/restored --json
     """
     from tallystick.extensions.backup.follow import promote as promoted
-    from tallystick.extensions.backup.follow_stream import is_stream, promote_stream
     from tallystick.log.replica import read_replica
+    from tallystick.operations.shared_logs import find_shared_log
 
     settings = settled(base=base)
     replica = read_replica(settings.base)
     source = store or (replica.source if replica is not None and not replica.is_fenced else "")
     with progress() as tell:
-        if is_stream(source):
-            done = promote_stream(settings, source, without_store=without_store, progress=tell)
+        kind = find_shared_log(source)
+        if kind is not None:
+            done = kind.promote(settings, source, without_store=without_store, progress=tell)
         else:
             done = promoted(
                 settings,
@@ -454,7 +459,5 @@ def _believed(settings: Settings, files: list[Path] | None) -> list[VerifierKey]
 
     if files:
         return [each for file in files for each in read_verifier_keys(file)]
-    import msgspec
-
     own = app.checkpoint_keys(msgspec.structs.replace(settings, tenant=DEFAULT_TENANT))
     return [each.verifier for each in own]

@@ -19,7 +19,7 @@ from tallystick.audit import TenantDeleted, decode
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits.signed_note import VerifierKey
 from tallystick.config import DEFAULT_TENANT, Settings, named_paths
-from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
+from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.extensions.backup.contents import require_unnamed
 from tallystick.extensions.backup.figures import redactions_of, require_end, require_part, require_redactions
 from tallystick.extensions.backup.manifest import Manifest, StoredFile, TenantBackup
@@ -30,10 +30,10 @@ from tallystick.extensions.backup.run import LOCK, first_hash, is_deletion_of
 from tallystick.extensions.backup.targets import Target, read_targets, write_target
 from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, verifier_after
-from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import Progress, no_progress
+from tallystick.operations.shared_logs import Followed, Promoted, positions, require_sound
 from tallystick.operations.tenants import remove_copy, tenants_of
 from tallystick.projections.sandboxed_files import SandboxedFiles
 
@@ -41,26 +41,6 @@ logger = logging.getLogger(__name__)
 
 _GROUP_BYTES = 8 << 20
 _LOCK = "follow.lock"
-
-
-class Followed(msgspec.Struct, frozen=True):
-    source: str
-    number: int
-    at: str
-    """When that backup was made: what was written since is not here."""
-    positions: dict[str, int]
-    commits: int
-    """New here."""
-
-
-class Promoted(msgspec.Struct, frozen=True, kw_only=True):
-    epoch: int
-    source: str
-    as_of: str
-    """When the last backup was made that it holds; what was acknowledged since is lost."""
-    positions: dict[str, int]
-    caught_up: bool
-    """Whether the store could be asked for newer backups."""
 
 
 def follow_once(
@@ -299,22 +279,3 @@ def _fenced(repository: Repository, keys: Sequence[VerifierKey]) -> int:
         epoch = 1 + max(repository.last_epoch(), newest.manifest.epoch if newest else 0)
         if repository.put_fence(Fence(epoch, to_text(wall_clock()), socket.gethostname(), memory, stream)):
             return epoch
-
-
-def require_sound(settings: Settings, progress: Progress) -> None:
-    names = tenants_of(settings)
-    if not names:
-        raise NotFound(
-            f"there is no memory in {settings.base}", code="NO_MEMORY", hint="'tallystick restore' makes one"
-        )
-    for name in names:
-        system = _of(settings, name).system
-        proof = prove(system, lambda done, total: progress("verifying", done, total), tenant=name)
-        if not proof.sound:
-            raise Corrupt(
-                f"{name}: {proof.problem}", hint="this copy is damaged: restore a backup into another base instead"
-            )
-
-
-def positions(settings: Settings) -> dict[str, int]:
-    return {name: _head(_of(settings, name)).lamport for name in tenants_of(settings)}

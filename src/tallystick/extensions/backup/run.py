@@ -28,13 +28,13 @@ from tallystick.extensions.backup.encryption import load_backup_keys, not_encryp
 from tallystick.extensions.backup.manifest import FORMAT, Manifest, RedactionNote, TenantBackup
 from tallystick.extensions.backup.object_store import address_of, local_directory, open_object_store
 from tallystick.extensions.backup.repository import Repository
-from tallystick.extensions.backup.streams import stream_of, take_over_streams
 from tallystick.extensions.backup.targets import KeptBackup, Target, read_targets, write_target
 from tallystick.file_locks import locked
 from tallystick.log import Head
 from tallystick.log.replica import Replica, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
+from tallystick.operations.shared_logs import shared_log
 from tallystick.operations.tenants import tenants_of
 
 logger = logging.getLogger(__name__)
@@ -153,13 +153,20 @@ class _Run:
         if fence is not None and fence.epoch > self._known.epoch and fence.stream == self._stream():
             if fence.stream:
                 # Other machines write to the stream, too: it must take nothing more from any of them.
-                take_over_streams(self._settings, fence.host)
+                shared_log(self._settings).end(self._settings, fence.host)
             # Every process that has this base open sees it before its next write.
             write_replica(self._settings.base, Replica(fence.host, fence.at, is_fenced=True))
             raise taken_over(fence.host, fence.at)
 
     def _stream(self) -> str:
-        return stream_of(self._settings, tenants_of(self._settings))
+        """Return which shared memory this base is a copy of; empty if its log is its own."""
+        if not self._settings.log_url:
+            return ""
+        kind = shared_log(self._settings)
+        of_tenants = (
+            msgspec.structs.replace(self._settings, tenant=name) for name in sorted(tenants_of(self._settings))
+        )
+        return next(filter(None, map(kind.memory_of, of_tenants)), "")
 
     def _base(self) -> Manifest | None:
         """The newest, if it is one of ours to go on from."""

@@ -10,6 +10,7 @@ EXTENSION = Extension(
     commands={
         "migrate": Command(f"{_HERE}.cli:migrate"),
     },
+    logs=dict.fromkeys(("nats", "tls"), f"{_HERE}.shared_log:STREAMS"),
     checks=(f"{_HERE}.inspection:check_stream",),
     copies=(f"{_HERE}.holder:HOLDER",),
 )
