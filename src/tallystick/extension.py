@@ -72,6 +72,33 @@ class Vocabulary(msgspec.Struct, frozen=True):
     """False: for programs that know its tools; see `Toolset.is_listed`."""
 
 
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """A page for people, drawn if an extension draws pages (`Extension.site`)."""
+
+    path: str
+    """Its JSON is at the same path with `.json`."""
+    title: str
+    """In the navigation."""
+    view: str
+    """Refers to a coroutine function of an `app.context.Visit` that returns a Struct."""
+    template: str
+    """A file in the directory of the module of `view`: Jinja, with the Struct as `view`. It extends 'page.html'."""
+    section: str = "Memory"
+    """Of the navigation."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What an extension adds to a page that exists without it."""
+
+    page: str
+    """The path of the page, as its extension has it: "/entities/{id:path}"."""
+    view: str
+    """Refers to a coroutine function of an `app.context.Visit` and of the view of the page, which returns a Struct.
+    The JSON of the page has its fields too."""
+    template: str
+    """As that of a `Page`, for a section."""
+
+
 class Extension(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     commands: Mapping[str, Command] = {}
@@ -102,6 +129,8 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     site: str = ""
     """Refers to a function of an `app.context.AppContext` that returns `server.pages.Pages`, or None if they are off.
     One extension may draw the pages."""
+    pages: Sequence[Page] = ()
+    parts: Sequence[Part] = ()
     around_serving: str = ""
     """Refers to a function of an `app.context.AppContext` that returns an async context manager. A server enters it
     before it answers the first call, and leaves it when it stops."""
@@ -161,6 +190,13 @@ class Installed(msgspec.Struct, frozen=True):
     def site(self) -> Callable[..., Any] | None:
         """Return the function that makes the pages, if an extension draws them."""
         return next((load(each.site) for each in self.extensions if each.site), None)
+
+    def pages(self) -> list[Page]:
+        return [page for each in self.extensions for page in each.pages]
+
+    def parts(self, page: str) -> list[Part]:
+        """Return those of a page, by its path."""
+        return [part for each in self.extensions for part in each.parts if part.page == page]
 
     def find_handler(self, option: str) -> Any | None:
         return next((load(each.handlers[option]) for each in self.extensions if option in each.handlers), None)
@@ -222,5 +258,7 @@ def _check(extension: object, others: Sequence[Extension]) -> None:
             raise ValueError(f"the command '{taken[0]}' is that of the extension '{other.name}'")
         if taken := [name for name in extension.toolsets if name in other.toolsets]:
             raise ValueError(f"the toolset '{taken[0]}' is that of the extension '{other.name}'")
+        if taken := [page.path for page in extension.pages if page.path in {each.path for each in other.pages}]:
+            raise ValueError(f"the page '{taken[0]}' is that of the extension '{other.name}'")
         if extension.site and other.site:
             raise ValueError(f"the pages are drawn by the extension '{other.name}'")

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
 NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
-ENTWINED = {"hooks", "proofs", "why"}
+ENTWINED = {"hooks", "proofs"}
 """Extensions that the core still imports. Add none: `pyproject.toml` lists the imports that have to go."""
 
 

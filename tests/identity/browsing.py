@@ -14,6 +14,7 @@ import httpx2
 import msgspec
 
 from tallystick import app
+from tallystick.app.context import AppContext
 from tallystick.config import Settings
 from tallystick.extensions.web.context import WebContext
 from tallystick.extensions.web.login import CALLBACK_PATH, LOGGED_OUT_PATH, Login
@@ -168,6 +169,7 @@ async def serving(
         guarded = msgspec.structs.replace(offer, principal_of=principal_of, names_clients=False)
         entry = Login(admission, client or await register(issuer, site), offer.sessions, now=here.now, **(login or {}))
         context = WebContext(
+            app=AppContext(settings=chosen, offer=guarded),
             claims=Claims(),
             knowledge=make_tool_context(repo_falls_back=False),
             offer=guarded,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from tallystick.config import Settings
+from tallystick.policy import Principal
 
 if TYPE_CHECKING:
     from tallystick.server import Offer
@@ -38,3 +39,19 @@ class AppContext(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, tenant: str) -> Settings:
         """Return the settings with this tenant."""
         return msgspec.structs.replace(self.settings, tenant=tenant)
+
+
+class Visit(Protocol):
+    """A request for a page, as its view sees it."""
+
+    @property
+    def app(self) -> AppContext: ...
+
+    @property
+    def principal(self) -> Principal: ...
+
+    def said(self, name: str) -> str | None:
+        """Return what the query of the address has for this name, or None."""
+
+    async def ask(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """Call a tool as the visitor, and return its answer. Raises what the tool raises."""

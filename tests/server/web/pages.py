@@ -78,6 +78,7 @@ async def serving_store(
     """As this principal sees it, whose tenant and policy the store knows."""
     offer = Offer(tools=base.tools, store=base.store, principal_of=lambda scope: principal, version="1")
     context = WebContext(
+        app=AppContext(settings=Settings(base=base.home, tenant=principal.tenant), offer=offer),
         offer=offer,
         tools=base.tools,
         policy="rule",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from tallystick.app.context import AppContext
 from tallystick.extensions.web.actors import ActorKinds
 from tallystick.extensions.web.chain import Chain, Chains
 from tallystick.extensions.web.last_used import LastUsed
@@ -16,7 +17,6 @@ from tallystick.extensions.web.reports.governance import RECALL_TOOLS, KeptCount
 from tallystick.extensions.web.reports.history import History
 from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge
 from tallystick.extensions.web.reports.last_day import Authors
-from tallystick.extensions.why.explanation import Task
 from tallystick.operations import OperationContext
 from tallystick.policy import Principal
 from tallystick.server import Offer
@@ -49,6 +49,8 @@ def _of_this_process() -> dict[int, Reading]:
 
 
 class WebContext(msgspec.Struct, frozen=True, kw_only=True):
+    app: AppContext
+    """For the pages of other extensions."""
     offer: Offer
     tools: Tools
     """Of every vocabulary: what agents are offered is no bound on what people may look at."""
@@ -64,8 +66,6 @@ class WebContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where its rules are; None where another server decides."""
     operations: Callable[[Principal], OperationContext]
     """What operations work with, as the visitor: the store that is served, under its policy."""
-    explain: Callable[[Principal, str], Awaitable[Task | None]] | None = None
-    """From a task to its evidence, its receipt, and what was read for it."""
     claims: Claims
     knowledge: KnowledgeContext
     report_times: ReportTimes = msgspec.field(default_factory=ReportTimes)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, FunctionLoader, StrictUndefined
 
 from tallystick.clock import from_text, to_text
 from tallystick.extensions.web.addresses import anchor_of, entity_address, with_query
@@ -31,7 +32,7 @@ def _environment() -> Environment:
     from tallystick.extensions.web.markdown import render_markdown
 
     environment = Environment(
-        loader=FileSystemLoader(DIRECTORY),
+        loader=ChoiceLoader([FileSystemLoader(DIRECTORY), FunctionLoader(_contributed)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -64,6 +65,15 @@ def _environment() -> Environment:
         "shape": shape_of,
     }
     return environment
+
+
+def _contributed(name: str) -> str | None:
+    """Return the template of another extension: "package.module/file" is a file beside the module."""
+    module, _, file = name.partition("/")
+    found = find_spec(module) if file else None
+    if found is None or found.origin is None:
+        return None
+    return (Path(found.origin).parent / file).read_text("utf-8")
 
 
 def plain(value: Any) -> str:

@@ -19,9 +19,7 @@ from tallystick.extensions.web.reports.entity_report import EntityReport, Histor
 from tallystick.extensions.web.reports.marks import origin_of
 from tallystick.extensions.web.timeline import LENGTH, Tick, Timeline, chosen, ticks, timeline
 from tallystick.extensions.web.visit import Document, Download, Redirect, Visit
-from tallystick.extensions.why.explanation import Task
 from tallystick.log import checkpoint_path
-from tallystick.state import work
 
 _SKIP_MAX = 10_000_000
 _NUMBER_MAX = 1 << 53
@@ -81,8 +79,6 @@ class EntityView(msgspec.Struct, frozen=True, kw_only=True):
     comparison: Comparison | None = None
     """Of the two moments that the address names."""
     is_oldest_first: bool = False
-    why: Task | None = None
-    """Of a task, now: its evidence, its receipt, and what was read for it."""
 
 
 async def entity_page(visit: Visit) -> EntityView | Download | Document | Redirect:
@@ -115,9 +111,6 @@ async def entity_page(visit: Visit) -> EntityView | Download | Document | Redire
     if report.moment is None:
         may_redact, may_recall = await visit.may(redaction_of(entity_id)), await visit.may(RECALLING)
         view = msgspec.structs.replace(view, may_redact=may_redact[0], may_recall=may_recall[0])
-    explain = visit.context.explain
-    if explain is not None and report.type == work.NODE and report.moment is None:
-        view = msgspec.structs.replace(view, why=await explain(visit.principal, entity_id))
     return view
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from tallystick import extension
+from tallystick.errors import TallystickError
+from tallystick.extension import installed, load
 from tallystick.extensions.web.audit import audit
 from tallystick.extensions.web.drop import drop, drop_step
 from tallystick.extensions.web.entity import entity_page
@@ -20,6 +24,8 @@ from tallystick.extensions.web.redact import redact, redact_step
 from tallystick.extensions.web.search import search_page
 from tallystick.extensions.web.visit import Visit
 from tallystick.extensions.web.work import act_on_work, work
+
+logger = logging.getLogger(__name__)
 
 View = Callable[[Visit], Awaitable[msgspec.Struct]]
 Act = Callable[[Visit, Mapping[str, str]], Awaitable[msgspec.Struct]]
@@ -72,6 +78,8 @@ PAGES: tuple[Page, ...] = (
     Page(path="/operations", view=operations, template="operations.html"),
 )
 
+_CONTRIBUTED_ICON = "graph"
+
 NAVIGATION: tuple[Section, ...] = (
     Section(
         "Memory",
@@ -93,3 +101,49 @@ NAVIGATION: tuple[Section, ...] = (
     ),
     Section("Server", (Link("Operations", "/operations", "operations"),)),
 )
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A part of a page, made for a visit."""
+
+    view: msgspec.Struct
+    template: str
+
+
+def all_pages() -> list[Page]:
+    """Return the pages of this extension, then those of others."""
+    return [*PAGES, *map(_contributed, installed().pages())]
+
+
+def navigation() -> list[Section]:
+    """Return the navigation with the pages of other extensions at the ends of their sections."""
+    links: dict[str, list[Link]] = {section.title: [*section.links] for section in NAVIGATION}
+    for page in installed().pages():
+        links.setdefault(page.section, []).append(Link(page.title, page.path, _CONTRIBUTED_ICON))
+    return [Section(title, tuple(each)) for title, each in links.items()]
+
+
+async def added_to(page: Page, visit: Visit, view: msgspec.Struct) -> list[Added]:
+    """Return what extensions add to a page. One that fails adds nothing."""
+    added: list[Added] = []
+    for part in installed().parts(page.path):
+        try:
+            added.append(Added(await load(part.view)(visit, view), _template(part)))
+        except TallystickError:
+            raise
+        except Exception:
+            logger.exception("the part '%s' of the page '%s' is left out", part.view, page.path)
+    return added
+
+
+def _contributed(page: extension.Page) -> Page:
+    async def view(visit: Visit) -> msgspec.Struct:
+        # Imported at the first visit, as few processes have one.
+        return await load(page.view)(visit)  # type: ignore[no-any-return]
+
+    return Page(path=page.path, view=view, template=_template(page))
+
+
+def _template(contributed: extension.Page | extension.Part) -> str:
+    """Return the name by which `drawing` finds the file."""
+    return f"{contributed.view.partition(':')[0]}/{contributed.template}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
@@ -26,7 +26,7 @@ from tallystick.extensions.web.drawing import draw
 from tallystick.extensions.web.events import PATH as EVENTS_PATH
 from tallystick.extensions.web.events import Events
 from tallystick.extensions.web.forms import read_form
-from tallystick.extensions.web.registry import NAVIGATION, PAGES, Act, Page, Section
+from tallystick.extensions.web.registry import Act, Added, Page, Section, added_to, all_pages, navigation
 from tallystick.extensions.web.security import HEADERS, SESSION_KEY, PageTokens, check_origin
 from tallystick.extensions.web.static_files import static_route
 from tallystick.extensions.web.visit import NOT_ALLOWED, Bug, Document, Download, Redirect, Visit, begin
@@ -72,7 +72,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     withholds: bool
     """Whether the policy may withhold something from the visitor."""
     actor_kinds: ActorKinds
-    navigation: tuple[Section, ...] = NAVIGATION
+    navigation: Sequence[Section]
 
     def kind_of(self, name: str) -> Kind | None:
         """The visitor is known before the audit log tells."""
@@ -98,9 +98,11 @@ class WebPages:
         self.login = login
         self._tokens = PageTokens(context.offer.sessions.signing_key)
         self.events = Events(context.offer.store, context.actor_kinds, streams_max=context.streams_max)
+        self._navigation = navigation()
+        pages = all_pages()
         self.routes: list[BaseRoute] = [
-            *(route for page in PAGES for route in self._routes_of(page)),
-            *(route for page in PAGES if page.act is not None for route in self._form_routes(page, page.act)),
+            *(route for page in pages for route in self._routes_of(page)),
+            *(route for page in pages if page.act is not None for route in self._form_routes(page, page.act)),
             Route("/proof/{named:path}", self._prove, methods=["GET"]),
             Route("/theme", self._choose_theme, methods=["POST"]),
             Route(EVENTS_PATH, self._listen, methods=["GET"]),
@@ -142,7 +144,7 @@ class WebPages:
 
     def _form_routes(self, page: Page, act: Act) -> list[Route]:
         async def answer(visit: Visit) -> Response:
-            return await self._drawn(page.template, visit, await act(visit, self.form(visit)))
+            return await self._drawn(page, visit, await act(visit, self.form(visit)))
 
         async def serve(request: Request) -> Response:
             return await self._answered(request, answer)
@@ -150,9 +152,10 @@ class WebPages:
         return [Route(path, serve, methods=["POST"]) for path in (page.path, *page.also)]
 
     async def _show(self, page: Page, visit: Visit) -> Response:
-        return await self._drawn(page.template, visit, await page.view(visit))
+        return await self._drawn(page, visit, await page.view(visit))
 
-    async def _drawn(self, template: str, visit: Visit, view: msgspec.Struct) -> Response:
+    async def _drawn(self, page: Page, visit: Visit, view: msgspec.Struct) -> Response:
+        template = page.template
         if isinstance(view, Download):
             if not isinstance(view.content, bytes):
                 return StreamingResponse(view.content, headers={**PAGE_HEADERS, **view.headers})
@@ -163,10 +166,11 @@ class WebPages:
         is_json = wants_json(visit.request)
         if isinstance(view, Redirect) and not (is_json and visit.request.method == "POST"):
             return RedirectResponse(view.address, 303, PAGE_HEADERS)
+        added = [] if isinstance(view, Redirect) else await added_to(page, visit, view)
         if is_json:
-            said = msgspec.to_builtins(view)
+            said = _merged(view, added)
             return _json({**said, "actors": await self._actors(visit, said)})
-        body = draw(template, view=view, frame=await self._frame(visit))
+        body = draw(template, view=view, frame=await self._frame(visit), added=added)
         return Response(body, headers=PAGE_HEADERS, media_type="text/html")
 
     async def _actors(self, visit: Visit, said: dict[str, Any]) -> dict[str, Kind]:
@@ -204,7 +208,7 @@ class WebPages:
     def _trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
         if wants_json(request):
             return _json(trouble, status)
-        body = draw("error.html", view=trouble, status=status, theme=theme_of(request), navigation=NAVIGATION)
+        body = draw("error.html", view=trouble, status=status, theme=theme_of(request), navigation=self._navigation)
         return Response(body, status, PAGE_HEADERS, "text/html")
 
     async def _frame(self, visit: Visit) -> Frame:
@@ -232,6 +236,7 @@ class WebPages:
             path=request.url.path,
             withholds=await visit.is_withheld_from(),
             actor_kinds=actor_kinds,
+            navigation=self._navigation,
         )
 
     async def _prove(self, request: Request) -> Response:
@@ -298,6 +303,14 @@ def _fields(request: Request) -> dict[str, str]:
         return read_form(request.headers.get("content-type", ""), request.scope[BODY_KEY])
     except ValueError:
         raise InvalidArgument("the body must be a form") from None
+
+
+def _merged(view: msgspec.Struct, added: Sequence[Added]) -> dict[str, Any]:
+    """Return the fields of a page and of what extensions add to it; those of the page count."""
+    fields: dict[str, Any] = {}
+    for each in (*(part.view for part in added), view):
+        fields |= msgspec.to_builtins(each)
+    return fields
 
 
 def wants_json(request: Request) -> bool:

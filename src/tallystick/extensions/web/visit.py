@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
+from tallystick.app.context import AppContext
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.extensions.web.context import PROGRAM_TOOL, TOOL, WebContext
 from tallystick.extensions.web.forms import number_of
@@ -36,6 +37,10 @@ class Visit(msgspec.Struct, frozen=True):
     principal: Principal
     session: str = ""
     """Of a visitor who logged in."""
+
+    @property
+    def app(self) -> AppContext:
+        return self.context.app
 
     def said(self, name: str) -> str | None:
         """What the address says after its question mark; None where it says nothing."""

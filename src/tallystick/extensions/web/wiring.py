@@ -41,16 +41,15 @@ def web_pages(app: AppContext) -> WebPages | None:
     from tallystick.extensions.web.chain import Chains
     from tallystick.extensions.web.context import WebContext
     from tallystick.extensions.web.responses import WebPages
-    from tallystick.extensions.why.explanation import explain_task, why_context
 
     def of(tenant: str) -> Settings:
         return msgspec.structs.replace(settings, tenant=tenant)
 
     claims = claims_of(settings, offer.sessions)
     knowledge = knowledge_context(settings, claims)
-    reasons = why_context(settings, knowledge.repository)
     return WebPages(
         WebContext(
+            app=msgspec.structs.replace(app, knowledge=knowledge),
             offer=offer,
             tools=choose(offer.tools.known),
             policy=settings.policy_url or Path(settings.policy).name or shipped_policy(settings),
@@ -61,7 +60,6 @@ def web_pages(app: AppContext) -> WebPages | None:
             operations=lambda principal: _served_operations(settings, offer, principal),
             policy_source=None if settings.policy_url else settings.policy or shipped_policy(settings),
             claims=claims,
-            explain=lambda principal, task: explain_task(reasons, offer.store, principal, task),
             knowledge=knowledge,
             is_read_only=settings.read_only,
             person=settings.web_actor or system_user(),
