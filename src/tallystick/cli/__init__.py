@@ -14,24 +14,9 @@ from functools import cache, wraps
 from typing import NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from tallystick import __version__, errors
-from tallystick.cli import (
-    forget,
-    knowledge,
-    maintenance,
-    people,
-    policy,
-    reading,
-    recall,
-    restore_entity,
-    serving,
-    stale,
-    tenants,
-    transfer,
-    trust_settings,
-    work,
-)
 from tallystick.cli.options import HELP
 from tallystick.cli.output import Styled, say
 from tallystick.cli.terminal_encoding import escape_what_is_missing
@@ -55,39 +40,40 @@ EXIT_CODES: dict[type[TallystickError], int] = {
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
 
-COMMANDS: dict[str, Callable[..., None]] = {
-    "serve": serving.serve,
-    "status": people.status,
-    "remember": people.remember,
-    "ask": people.ask,
-    "log": reading.log,
-    "show": reading.show,
-    "search": reading.search,
-    "lineage": reading.lineage,
-    "verify": maintenance.verify,
-    "doctor": maintenance.doctor,
-    "where": maintenance.where,
-    "trust-settings": trust_settings.trust_settings,
-    "snapshot": maintenance.snapshot,
-    "catch-up": maintenance.catch_up,
-    "export": transfer.export,
-    "import": transfer.import_,
-    "forget": forget.forget,
-    "redactions": forget.redactions,
-    "recall": recall.recall,
-    "stale": stale.stale,
-    "restore-entity": restore_entity.restore_entity,
+COMMANDS: dict[str, str] = {
+    "serve": "serving:serve",
+    "status": "people:status",
+    "remember": "people:remember",
+    "ask": "people:ask",
+    "log": "reading:log",
+    "show": "reading:show",
+    "search": "reading:search",
+    "lineage": "reading:lineage",
+    "verify": "maintenance:verify",
+    "doctor": "maintenance:doctor",
+    "where": "maintenance:where",
+    "trust-settings": "trust_settings:trust_settings",
+    "snapshot": "maintenance:snapshot",
+    "catch-up": "maintenance:catch_up",
+    "export": "transfer:export",
+    "import": "transfer:import_",
+    "forget": "forget:forget",
+    "redactions": "forget:redactions",
+    "recall": "recall:recall",
+    "stale": "stale:stale",
+    "restore-entity": "restore_entity:restore_entity",
 }
+"""Refer to functions of modules beside this one: a process imports what its command needs."""
 
-CLASSES = {"export": transfer.ExportCommand, "import": transfer.ImportCommand}
+CLASSES: dict[str, str] = {"export": "transfer:ExportCommand", "import": "transfer:ImportCommand"}
 """Commands that read their words in a way of their own."""
 
-GROUPS: dict[str, typer.Typer] = {
-    "work": work.commands,
-    "knowledge": knowledge.commands,
-    "policy": policy.commands,
-    "subject": forget.subject_commands,
-    "tenants": tenants.commands,
+GROUPS: dict[str, str] = {
+    "work": "work:commands",
+    "knowledge": "knowledge:commands",
+    "policy": "policy:commands",
+    "subject": "forget:subject_commands",
+    "tenants": "tenants:commands",
 }
 """Words with words of their own: `tallystick work next`."""
 
@@ -104,10 +90,15 @@ _OURS = {*COMMANDS, *GROUPS}
 
 def _find(word: str) -> Callable[..., None] | typer.Typer:
     """Return the command or the group of commands. The core's go before those of extensions."""
-    if word in _OURS:
-        return COMMANDS.get(word) or GROUPS[word]
-    command: Callable[..., None] | typer.Typer = load(installed().commands()[word].run)
+    reference = COMMANDS.get(word) or GROUPS.get(word)
+    command: Callable[..., None] | typer.Typer = load(
+        f"{__name__}.{reference}" if reference else installed().commands()[word].run
+    )
     return command
+
+
+def _class_of(word: str) -> type[TyperCommand] | None:
+    return load(f"{__name__}.{CLASSES[word]}") if word in CLASSES else None
 
 
 def _pipeable(command: Callable[..., None]) -> Callable[..., None]:
@@ -145,7 +136,9 @@ def _root(
     ),
 ) -> None:
     if context.invoked_subcommand is None:
-        _pipeable(people.status)()
+        from tallystick.cli.people import status
+
+        _pipeable(status)()
 
 
 def _command_line(names: Iterable[str]) -> typer.Typer:
@@ -164,7 +157,7 @@ def _command_line(names: Iterable[str]) -> typer.Typer:
             _make_pipeable(command)
             made.add_typer(command, name=name)
         else:
-            made.command(name, cls=CLASSES.get(name))(_pipeable(command))
+            made.command(name, cls=_class_of(name))(_pipeable(command))
     return made
 
 
