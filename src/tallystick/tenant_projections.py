@@ -113,12 +113,6 @@ class AllProjections:
         """Return what was prepared for a projection of a tenant; None if nothing was."""
         return self._parts_of(tenant).get(name)
 
-    async def sign(self, tenant: str) -> None:
-        """A checkpoint of all that is durable now."""
-        home = self.of(tenant)
-        with home.used():
-            await asyncio.to_thread(home.follower.sign)
-
     async def published(self, tenant: str, position: int) -> bool:
         """Wait for content files to show commits up to there; False when that takes too long."""
         home, files = self.of(tenant), self.content_files(tenant)

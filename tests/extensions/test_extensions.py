@@ -22,8 +22,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
 NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
-ENTWINED = {"hooks", "proofs"}
-"""Extensions that the core still imports. Add none: `pyproject.toml` lists the imports that have to go."""
+ALL = "."
 
 
 def tallystick(*words: object, path: Path) -> subprocess.CompletedProcess[str]:
@@ -41,9 +40,9 @@ def test_every_folder_is_an_extension_of_its_own_name() -> None:
 # -- without one of ours
 
 
-@pytest.fixture(params=[name for name in NAMES if name not in ENTWINED])
+@pytest.fixture(params=[*NAMES, ALL])
 def without(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of the source in which the folder of one extension is missing."""
+    """A copy of the source in which the folder of one extension is missing, or of all."""
     path = tmp_path / "source"
     shutil.copytree(SOURCE, path / "tallystick", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.rmtree(path / "tallystick" / "extensions" / request.param)

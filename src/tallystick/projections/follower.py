@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tallystick.log import Entry, Head
-from tallystick.projections import Settling
 from tallystick.projections.registry import Place, registered
 from tallystick.projections.worker import ProjectionWorker
 
@@ -53,13 +52,6 @@ class Follower:
         for each in registered().values():
             if each.hands_on and each.name in self.place.parts:
                 self.worker(each.name).start()
-
-    def sign(self) -> None:
-        """Sign all that is durable now, however short a time ago something was signed. Raises as `sign` does."""
-        worker = self.worker("tiles")
-        with worker.at_head():
-            if isinstance(worker.projection, Settling):
-                worker.projection.settle(final=True)
 
     def appended(self, group: Sequence[Entry]) -> None:
         """These are in the log now."""

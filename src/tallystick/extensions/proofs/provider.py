@@ -98,7 +98,7 @@ def task_receipts(context: AppContext) -> Receipts:
         for task in tasks:
             try:
                 if not found and not problems:
-                    await projections.sign(principal.tenant)
+                    await projections.companion(principal.tenant, "tiles").sign()
                 audit, keys = audit_files(of).directory, projections.keys(principal.tenant)
                 made = await make_receipt(store, principal, of.home, audit, keys, task)
                 shown = (

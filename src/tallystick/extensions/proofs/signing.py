@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ import msgspec
 
 from tallystick.config import Settings
 from tallystick.extensions.proofs import tiles
-from tallystick.projections import Projection
-from tallystick.projections.registry import OpenedStore, Place, Registered
+from tallystick.projections import Projection, Settling
+from tallystick.projections.registry import OpenedStore, Place, Registered, Use
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey
@@ -22,6 +23,24 @@ class Signing(msgspec.Struct, frozen=True):
     keys: tuple[SignerKey, ...]
     witnesses: tuple[WitnessAddress, ...] = ()
     """Which are asked to cosign."""
+
+
+class LogSigner:
+    def __init__(self, use: Use) -> None:
+        self._use = use
+
+    async def sign(self) -> None:
+        """Sign all that is durable now, however short a time ago something was signed. Raises as `sign` does."""
+        with self._use.used():
+            await asyncio.to_thread(self._sign)
+
+    def close(self) -> None: ...
+
+    def _sign(self) -> None:
+        worker = self._use.worker
+        with worker.at_head():
+            if isinstance(worker.projection, Settling):
+                worker.projection.settle(final=True)
 
 
 @contextmanager
@@ -66,4 +85,5 @@ TILES = Registered(
     commits_at_once=20_000,
     prepare=_prepared,
     hands_on=True,
+    companion=LogSigner,
 )
