@@ -102,6 +102,23 @@ async def test_drafts_that_wait_together_are_appended_together() -> None:
     assert len(log.groups) <= 2
 
 
+@pytest.mark.parametrize("allowed", [0, 1], ids=["before the claim", "between claim and append"])
+async def test_a_log_that_takes_no_writes_any_more_is_not_appended_to(allowed: int) -> None:
+    checks = iter([None] * allowed)
+
+    def require_writable() -> None:
+        if next(checks, "fenced"):
+            raise StorageRefused("taken over", code="TAKEN_OVER")
+
+    log = Watched()
+    partition = Partition(log, require_writable=require_writable)
+    with pytest.raises(StorageRefused, match="taken over"):
+        await partition.commit(writing("a"))
+    assert log.groups == []
+    assert await partition.look(ids) == set()
+    assert log.claim(timeout_seconds=0), "the claim was given back"
+
+
 async def test_a_group_is_no_longer_than_its_limit() -> None:
     log = Watched()
     partition = Partition(log, limits=Limits(group_drafts_max=10))

@@ -159,10 +159,12 @@ class Partition:
         appended: Callable[[str, Sequence[Entry]], None] | None = None,
         screen: Screen | None = None,
         try_storage: Callable[[int], None] | None = None,
+        require_writable: Callable[[], None] = lambda: None,
     ) -> None:
         """`appended` is told what is in the log now, of each group and of what others appended. It does not raise.
         `screen` is shown every draft before it is sealed, and gives the one to seal, or raises.
-        `try_storage` raises OSError unless so many bytes could be stored beside the log."""
+        `try_storage` raises OSError unless so many bytes could be stored beside the log.
+        `require_writable` is called before each claim and each append, and raises if the log takes no writes now."""
         self.tenant = tenant
         self._appended = appended
         self._screen = screen
@@ -173,6 +175,7 @@ class Partition:
         self._broken = False
         self.health = LogHealth()
         self._try_storage = try_storage
+        self._require_writable = require_writable
         self._observed = 0
         # The log's head, the very object, when the state was last found to be there: a quick look at most reads.
         self._looked_at: Head | None = None
@@ -490,6 +493,7 @@ class Partition:
             await self._write()
 
     async def _check_writing(self) -> None:
+        self._require_writable()
         if not await self._on_disk(lambda: self._log.claim(timeout_seconds=_CHECK_CLAIM_SECONDS)):
             self.health.lock_is_held(self._log.head())
             return
@@ -546,6 +550,7 @@ class Partition:
             self._log.release()
 
     async def _claim(self) -> None:
+        self._require_writable()
         if self._log.claim(timeout_seconds=0):
             return
         claiming = asyncio.ensure_future(self._on_disk(lambda: self._log.claim(timeout_seconds=_CLAIM_SECONDS)))
@@ -743,7 +748,7 @@ class Partition:
         unsettled: Unsettled | None = None
         for _ in range(_APPENDS_MAX):
             try:
-                await self._on_disk(lambda: self._log.append(group.entries, expected=group.before))
+                await self._on_disk(lambda: self._append_to_log(group))
                 return
             except Unmasked as error:
                 self.health.cannot_write(error)
@@ -767,6 +772,11 @@ class Partition:
         # Undone here. Should it be in the log after all, it is applied like any other process's, and its
         # nonces are known then: that is why the caller can repeat it.
         raise Unsettled(unsettled.message if unsettled else "", hint=_REPEAT)
+
+    def _append_to_log(self, group: _Group) -> None:
+        # Another machine may have taken the memory over since the claim.
+        self._require_writable()
+        self._log.append(group.entries, expected=group.before)
 
     def _is_in_log(self, group: _Group) -> bool:
         """Whether the log goes on from where the group began with this very group. Not for the event loop."""

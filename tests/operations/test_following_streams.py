@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,16 @@ def follow(replica: Settings, memory: Settings) -> Followed:
 
 
 def refused_write(settings: Settings) -> TallystickError:
+    context = app.operation_context(settings)
+    refused = {"id": "refused", "type": "note", "attrs": {}}
+    call = context.prepare("memory.write", {"op": "UPSERT_NODE", "node": refused})
+
+    async def write() -> None:
+        async with context.open_store() as store:
+            await call(store)
+
     with pytest.raises(StorageRefused) as caught:
-        with_log(settings, lambda log: append(log, draft(node("refused"))))
+        asyncio.run(write())
     assert caught.value.hint
     return caught.value
 

@@ -16,7 +16,7 @@ from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Head, Log, checkpoint_path
 from tallystick.log.files import FilesLog
 from tallystick.log.health import try_storage
-from tallystick.log.replica import GuardedLog, read_replica, require_restored
+from tallystick.log.replica import read_replica, require_restored, require_writable
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
 from tallystick.operations.shared_logs import shared_log, shared_log_of_copy
@@ -39,18 +39,18 @@ def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
     require_restored(settings.base)
     if settings.log_url:
-        return GuardedLog(shared_log(settings).open(settings), settings.base)
+        return shared_log(settings).open(settings)
     if is_copy(settings.system):
         replica = read_replica(settings.base)
         kind = None if replica is None else shared_log_of_copy(replica.source)
         if kind is not None:
-            return GuardedLog(kind.open_copy(settings), settings.base)
+            return kind.open_copy(settings)
         raise InvalidArgument(
             f"{settings.system} is this machine's copy of a stream, and log_url names no servers",
             code="LOG_IS_A_COPY",
             hint="set log_url as before; 'tallystick migrate --to file' makes it a log of its own",
         )
-    return GuardedLog(FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max), settings.base)
+    return FilesLog(settings.system, segment_bytes_max=settings.segment_bytes_max)
 
 
 async def load_partition(
@@ -74,6 +74,7 @@ async def load_partition(
             appended=appended,
             screen=screen_of(settings.secrets),
             try_storage=partial(try_storage, settings.system),
+            require_writable=partial(require_writable, settings.base),
         )
         await partition.open()
     except BaseException:

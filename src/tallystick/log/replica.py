@@ -1,18 +1,18 @@
 """Who may write: a base that follows another memory, or whose memory was taken over, takes no writes.
 
-`_system/replica.json` says so to every process that has the base open, at once: it is looked for before each claim.
+`_system/replica.json` says so to every process that has the base open, at once: a partition looks for it before each
+claim and each append.
 A restore that was interrupted leaves `.restoring` in the base, and nothing is opened until it is finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tallystick.errors import Conflict, StorageRefused
-from tallystick.log import Entry, Head, Log
+from tallystick.log import Log
 from tallystick.log.files import FilesLog
 from tallystick.private_files import make_directory, replace_file, sync_directory
 from tallystick.regular_files import read_regular
@@ -70,62 +70,20 @@ def open_copy(system: Path, *, segment_bytes_max: int) -> Log:
     return FilesLog(system, segment_bytes_max=segment_bytes_max)
 
 
-class GuardedLog:
-    """A log that refuses writes for as long as its base says so; everything else is the log's own."""
-
-    def __init__(self, log: Log, base: Path) -> None:
-        self._log = log
-        self._base = base
-        self._path = base / "_system" / FILE_NAME
-        # The log's own, without a call between: each read asks for both.
-        self.head = log.head
-        self.line = log.line
-
-    def claim(self, *, timeout_seconds: float) -> bool:
-        self._require_writable()
-        return self._log.claim(timeout_seconds=timeout_seconds)
-
-    def append(self, entries: Sequence[Entry], *, expected: Head) -> Head:
-        self._require_writable()
-        return self._log.append(entries, expected=expected)
-
-    def confirm(self) -> None:
-        self._log.confirm()
-
-    def await_copy(self, machine: str, lamport: int) -> None:
-        self._log.await_copy(machine, lamport)
-
-    def behind_seconds(self) -> float:
-        return self._log.behind_seconds()
-
-    def release(self) -> None:
-        self._log.release()
-
-    def prepare(self, redactions: Sequence[tuple[int, int]], after: Head) -> None:
-        self._log.prepare(redactions, after)
-
-    def read(self, after: Head) -> Iterator[Entry]:
-        return self._log.read(after)
-
-    def expect(self, offsets: Iterable[int]) -> None:
-        self._log.expect(offsets)
-
-    def close(self) -> None:
-        self._log.close()
-
-    def _require_writable(self) -> None:
-        if not self._path.exists():
-            return
-        replica = read_replica(self._base)
-        if replica is not None and replica.is_fenced:
-            raise StorageRefused(
-                f"this memory was taken over by {replica.source}: nothing is written here any more",
-                code="TAKEN_OVER",
-                hint="connect to the other; reads go on here, and docs/runbooks/take-over.md says what to do",
-            )
-        if replica is not None:
-            raise StorageRefused(
-                f"this base follows {replica.source}: it is for reading",
-                code="IS_REPLICA",
-                hint="write where it is written, or run 'tallystick promote' to make this one the memory",
-            )
+def require_writable(base: Path) -> None:
+    """Raises StorageRefused if the base follows another memory, or its memory was taken over."""
+    if not (base / "_system" / FILE_NAME).exists():
+        return
+    replica = read_replica(base)
+    if replica is not None and replica.is_fenced:
+        raise StorageRefused(
+            f"this memory was taken over by {replica.source}: nothing is written here any more",
+            code="TAKEN_OVER",
+            hint="connect to the other; reads go on here, and docs/runbooks/take-over.md says what to do",
+        )
+    if replica is not None:
+        raise StorageRefused(
+            f"this base follows {replica.source}: it is for reading",
+            code="IS_REPLICA",
+            hint="write where it is written, or run 'tallystick promote' to make this one the memory",
+        )

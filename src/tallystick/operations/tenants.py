@@ -16,7 +16,7 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.log import Head, Log
-from tallystick.log.replica import open_copy
+from tallystick.log.replica import open_copy, require_writable
 from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 from tallystick.operations.copies import Backup, known_backups
@@ -139,6 +139,7 @@ def delete(context: OperationContext, *, reason: str) -> Deletion:
             hint="'tallystick migrate --to file' takes it out of the stream; then it can be deleted here",
         )
     found = describe(context)
+    require_writable(settings.base)
     _require_no_links(settings)
     require_unused(settings)
     kept = known_backups(settings)
