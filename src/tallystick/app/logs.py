@@ -108,10 +108,18 @@ def checkpoint_keys(settings: Settings) -> tuple[SignerKey, ...]:
 
 
 def keys_by_tenant(settings: Settings) -> Callable[[str], tuple[SignerKey, ...]]:
-    """By tenant, of keys that are read once: a server that cannot sign as it was told to does not start."""
-    if not (settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE)):
-        return lambda tenant: ()
-    return proofs().signers(settings)
+    """Return the keys of each tenant, read once."""
+    return proofs().signers(settings) if _names_keys(settings) else lambda tenant: ()
+
+
+def check_signer(settings: Settings) -> None:
+    """Raise NotFound if keys are configured and no extension signs with them."""
+    if _names_keys(settings):
+        proofs()
+
+
+def _names_keys(settings: Settings) -> bool:
+    return bool(settings.checkpoint_key or settings.checkpoint_key_command or os.environ.get(CHECKPOINT_KEY_VARIABLE))
 
 
 async def build_ahead(partition: Partition, offered: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from tallystick.app.context import AppContext
 from tallystick.app.gauges import behind_seconds, watched
 from tallystick.app.guards import find_admission, with_quotas
 from tallystick.app.health import checked, not_live, not_ready
-from tallystick.app.logs import open_log
+from tallystick.app.logs import check_signer, open_log
 from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
 from tallystick.config import Settings
@@ -56,6 +56,7 @@ logger = logging.getLogger(__name__)
 async def served(settings: Settings) -> AsyncIterator[Offer]:
     """The store with everything that follows it, offered to agents."""
     check_user(settings)
+    check_signer(settings)
     database = work_settings(settings).db_path
     sessions = open_sessions(settings)
     metrics.SESSIONS.reading = lambda: [((), float(sessions.open_count))]
