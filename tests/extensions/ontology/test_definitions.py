@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tallystick.errors import NotFound
-from tallystick.extensions.ontology import violations
-from tallystick.extensions.ontology.definitions import use_preset
+from tallystick.extensions.ontology import definitions
+from tallystick.extensions.ontology.definitions import SHOWN_MAX, use_preset
 from tallystick.extensions.ontology.lookup import presets
-from tallystick.extensions.ontology.violations import SHOWN_MAX
 from tallystick.policy import Action, Decision, Request
 from tests.extensions.ontology.agents import GTD, OntologyAgent, keeping
 from tests.promises import promise
@@ -217,7 +216,7 @@ def test_a_few_violations_are_named_and_all_are_counted(agent: OntologyAgent) ->
 
 
 def test_where_there_is_too_much_to_look_at_that_is_said(agent: OntologyAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(violations, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(definitions, "LOOKED_AT_MAX", 1)
     standing(agent)
     answer = agent.call("create_ontology", node_types=["Person"], connection_types=[])
     assert answer == {"ok": True, "unchecked": True}

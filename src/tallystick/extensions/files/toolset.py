@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.app.callers import work_settings
 from tallystick.config import Settings, named_paths
 from tallystick.extension import installed
-from tallystick.extensions.files import arguments, editing, plain_files, viewing
+from tallystick.extensions.files import arguments, editing, viewing
 from tallystick.extensions.files.context import FILE_BYTES_MAX, Call, ToolContext
 from tallystick.toolsets import COUNT, FLAG, FLAGGED, TEXT, Toolset, answer_schema, error_shape, make_tool
 from tallystick.work_settings import named_paths as named_by_work
@@ -94,7 +94,7 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      "Show a text file with line numbers, all of it or view_range [first, last]; or what is in a directory, two"
      " levels deep. Paths are relative to the base directory.",
      "path kind content? lines? view_range? truncated? next_line? entries? stale? untrusted?"),
-    (plain_files.create, arguments.Create, "d", "Create a file",
+    (editing.create, arguments.Create, "d", "Create a file",
      "Write a new text file; missing directories are made. Refuses a name that is taken unless overwrite is true.",
      "ok path lines"),
     (editing.str_replace, arguments.StrReplace, "d", "Replace text in a file",
@@ -102,9 +102,9 @@ _TABLE: tuple[tuple[Any, type[Any], str, str, str, str], ...] = (
      " if it does not.", "ok path line lines"),
     (editing.insert, arguments.Insert, "", "Insert lines into a file",
      "Insert text after line insert_line; 0 puts it first.", "ok path line lines"),
-    (plain_files.delete, arguments.Delete, "d", "Delete a file or directory",
+    (editing.delete, arguments.Delete, "d", "Delete a file or directory",
      "Delete a file, or a directory with everything in it. Plain files have no versions: this cannot be undone.",
      "ok path"),
-    (plain_files.rename, arguments.Rename, "", "Rename or move a file",
+    (editing.rename, arguments.Rename, "", "Rename or move a file",
      "Rename or move a file or directory. Refuses a name that is taken.", "ok path"),
 )  # fmt: skip

@@ -1,16 +1,20 @@
-"""create_ontology, add_node_type, add_connection_type, get_ontology, validate_connection; and the presets.
+"""The definitions of the ontology, its presets, and what violates them.
 
-Everything is decided where it is written, at the head, so of two that define the same name
-at the same time one is refused because it exists.
+Everything is decided where it is written, at the head, so of two that define the same name at the same time one is
+refused because it exists. A rule changes nothing that was there before it. What violates it stays until it is fixed, so
+the answer to a new rule lists the violations that the caller may read, a few by name and all in a count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tallystick.commits import Operation
-from tallystick.errors import Conflict, NotFound, TallystickError
+from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.extensions.ontology import lookup
 from tallystick.extensions.ontology.arguments import (
     AddConnectionType,
@@ -21,11 +25,16 @@ from tallystick.extensions.ontology.arguments import (
 )
 from tallystick.extensions.ontology.context import Call, ToolContext, Writing, done
 from tallystick.extensions.ontology.lookup import Preset, presets
-from tallystick.extensions.ontology.violations import Rules, rules_of, violations
+from tallystick.extensions.ontology.members import find_connections, find_nodes, may_have_members
 from tallystick.policy import Action, Principal
+from tallystick.state import Breathing
 from tallystick.state.ontology import (
+    CONNECTION_TYPE,
+    NODE_TYPE,
     ConnectionType,
     Ontology,
+    check_connection,
+    check_properties,
     check_topology,
     define_connection_type,
     define_node_type,
@@ -33,7 +42,7 @@ from tallystick.state.ontology import (
 )
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.toolsets import Answer
+from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import Drawn
 
 if TYPE_CHECKING:
@@ -43,6 +52,14 @@ Propose = Callable[[State], tuple[Operation, ...]]
 
 ONTOLOGY = "ontology"
 """As policy knows it: what is written is the schema, whichever type it is."""
+SHOWN_MAX = 20
+LOOKED_AT_MAX = 100_000
+"""Of nodes and of connections; what there is beyond is not looked at, and that is said."""
+_AT_ONCE = 500
+
+Members = tuple[list[str], list[str], bool]
+"""Ids of nodes, ids of connections, and whether these are all."""
+Judge = Callable[["State", "ReadFilter", str], JsonObject | None]
 
 
 async def create_ontology(call: Call, asked: CreateOntology) -> Answer:
@@ -183,3 +200,104 @@ def _lacking(ontology: Ontology, preset: Preset) -> list[Operation]:
         elif there != kind:
             raise _exists("Connection", kind.name)
     return operations
+
+
+# -- violations
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a draft adds to the ontology."""
+
+    node_types: tuple[str, ...]
+    connection_types: tuple[ConnectionType, ...]
+
+    def have_members(self, state: State) -> bool:
+        """Quickly, and perhaps once too often: whether it is worth to look."""
+        return may_have_members(state, self.node_types, [kind.name for kind in self.connection_types])
+
+
+def rules_of(operations: Sequence[Operation]) -> Rules:
+    said = [(operation.payload["type"], operation.payload["attrs"]) for operation in operations]
+    return Rules(
+        tuple(attrs["name"] for kind, attrs in said if kind == NODE_TYPE),
+        tuple(msgspec.convert(attrs, ConnectionType) for kind, attrs in said if kind == CONNECTION_TYPE),
+    )
+
+
+async def violations(call: Call, rules: Rules) -> JsonObject:
+    """As in an answer; nothing when there are none. The rules are written: whatever is wrong with looking,
+    they stand."""
+    try:
+        return await _told(call, rules)
+    except Denied:
+        return {}  # Who may not search learns of nothing that was not asked for by name.
+    except TallystickError:
+        return {"unchecked": True}
+
+
+async def _told(call: Call, rules: Rules) -> JsonObject:
+    found: list[JsonObject] = []
+    total = 0
+
+    def members(state: State, read_filter: ReadFilter) -> Breathing[Members]:
+        return _members(state, rules)
+
+    there: Members = await call.read(Action.SEARCH, members)
+    nodes, connections, is_all = there
+    for judge, ids in ((_judge_node, nodes), (_judge_connection, connections)):
+        for start in range(0, len(ids), _AT_ONCE):
+            wrong = await _violating(call, judge, ids[start : start + _AT_ONCE])
+            found += wrong[: SHOWN_MAX - len(found)]
+            total += len(wrong)
+    answer: JsonObject = {"violations": found, "total": total} if total else {}
+    return answer if is_all else {**answer, "unchecked": True}
+
+
+async def _violating(call: Call, judge: Judge, ids: list[str]) -> list[JsonObject]:
+    def look(state: State, read_filter: ReadFilter) -> Breathing[list[JsonObject]]:
+        wrong = []
+        for entity_id in ids:
+            if (said := judge(state, read_filter, entity_id)) is not None:
+                wrong.append(said)
+            yield
+        return wrong
+
+    return await call.read(Action.SEARCH, look)
+
+
+def _members(state: State, rules: Rules) -> Breathing[Members]:
+    nodes = yield from find_nodes(state, rules.node_types, {}, offset=0, limit=LOOKED_AT_MAX)
+    edges = yield from find_connections(state, rules.connection_types, {}, offset=0, limit=LOOKED_AT_MAX)
+    return nodes.ids, edges.ids, max(nodes.total, edges.total) <= LOOKED_AT_MAX
+
+
+def _judge_node(state: State, read_filter: ReadFilter, node_id: str) -> JsonObject | None:
+    node = state.node(node_id)
+    fault = None if node is None else _fault(partial(check_properties, node.attrs))
+    if fault is None or not read_filter.allows(node_id):
+        return None
+    return {"node_id": node_id, "code": fault.code, "reason": fault.message}
+
+
+def _judge_connection(state: State, read_filter: ReadFilter, edge_id: str) -> JsonObject | None:
+    fault = _fault(partial(_check_edge, state, edge_id))
+    if fault is None or not read_filter.allows_edge(edge_id):
+        return None
+    return {"connection_id": edge_id, "code": fault.code, "reason": fault.message}
+
+
+def _check_edge(state: State, edge_id: str) -> None:
+    edge = state.edge_by_id(edge_id)
+    kind = None if edge is None else state.derived(Ontology).find_connection_type(edge.rel)
+    if edge is not None and kind is not None:
+        source, target = state.owner(edge.source), state.owner(edge.target)
+        if source is not None and target is not None:
+            check_connection(kind, source[0], target[0], edge.attrs)
+
+
+def _fault(check: partial[None]) -> TallystickError | None:
+    try:
+        check()
+    except (InvalidArgument, Conflict) as fault:
+        return fault
+    return None

@@ -17,15 +17,15 @@ from tallystick.extensions.tasks.blocks import block, manage_dependency, query_d
 from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.extensions.tasks.containers import manage_container
 from tallystick.extensions.tasks.context import Call, ToolContext
-from tallystick.extensions.tasks.next import (
+from tallystick.extensions.tasks.queries import (
     NULLABLE,
     get_blocked_features,
     get_blocked_tasks,
     get_next_feature,
     get_next_task,
+    query_container,
     query_workflow_state,
 )
-from tallystick.extensions.tasks.queries import query_container
 from tallystick.extensions.tasks.sections import manage_sections, query_sections
 from tallystick.extensions.tasks.settings import read_pipelines
 from tallystick.extensions.tasks.tags import get_tag_usage, list_tags, rename_tag
