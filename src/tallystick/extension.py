@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -141,8 +141,24 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     """Refer to functions of the settings that return the readings of their `telemetry.metrics.Gauge`s."""
 
 
+Field = Literal[
+    "around_serving",
+    "checks",
+    "copies",
+    "entity_rules",
+    "gauges",
+    "open_paths",
+    "projections",
+    "proofs",
+    "reserved_paths",
+    "routes",
+    "site",
+]
+"""Fields of an extension that refer to objects which the core loads."""
+
+
 class Fault(msgspec.Struct, frozen=True):
-    """An extension that is left out, and why."""
+    """An extension or one of its contributions that is left out, and why."""
 
     name: str
     reason: str
@@ -172,24 +188,33 @@ class Installed(msgspec.Struct, frozen=True):
     def indexes(self) -> dict[str, Sequence[str]]:
         return {name: references for each in self.extensions for name, references in each.indexes.items()}
 
-    def load(self, field: Literal["checks", "copies", "entity_rules", "gauges", "reserved_paths"]) -> Iterator[Any]:
-        """Yield the objects that a field of every extension refers to."""
+    def load(self, field: Field) -> Iterator[Any]:
+        """Yield the objects that a field of every extension refers to. One at fault is left out, and logged."""
+        for name, found in self._loaded(field):
+            if isinstance(found, Exception):
+                logger.warning("%s of the extension '%s' is left out: %s", field, name, found)
+            else:
+                yield found
+
+    def broken(self) -> list[Fault]:
+        """Return the contributions that `load` leaves out."""
+        fields = get_args(Field)
+        found = [(name, field, each) for field in fields for name, each in self._loaded(field)]
+        return [Fault(f"{field} of {name}", str(each)) for name, field, each in found if isinstance(each, Exception)]
+
+    def _loaded(self, field: Field) -> Iterator[tuple[str, Any]]:
         for each in self.extensions:
-            yield from map(load, getattr(each, field))
-
-    def around_serving(self) -> Iterator[Any]:
-        yield from (load(each.around_serving) for each in self.extensions if each.around_serving)
-
-    def routes(self) -> Iterator[Any]:
-        for each in self.extensions:
-            yield from map(load, each.routes)
-
-    def open_paths(self) -> Iterator[Any]:
-        return (load(each.open_paths) for each in self.extensions if each.open_paths)
+            references = getattr(each, field)
+            for reference in filter(None, [references] if isinstance(references, str) else references):
+                try:
+                    found = load(reference)
+                except Exception as error:
+                    found = error
+                yield each.name, found
 
     def site(self) -> Callable[..., Any] | None:
         """Return the function that makes the pages, if an extension draws them."""
-        return next((load(each.site) for each in self.extensions if each.site), None)
+        return next(self.load("site"), None)
 
     def pages(self) -> list[Page]:
         return [page for each in self.extensions for page in each.pages]

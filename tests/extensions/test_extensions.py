@@ -145,6 +145,23 @@ def test_an_extension_at_fault_is_left_out_and_named(tmp_path: Path, code: str, 
     assert reason in " ".join(told.stdout.split())
 
 
+async def test_a_contribution_at_fault_is_left_out_and_named(tmp_path: Path) -> None:
+    path, base = tmp_path / "site", tmp_path / "base"
+    path.mkdir()
+    (path / "odd.py").write_text(
+        "from tallystick.extension import Extension\n"
+        "EXTENSION = Extension(name='odd', projections=('odd:none',), checks=('nowhere:none',),"
+        " around_serving='odd:around')\n"
+        "def around(context): raise RuntimeError('not today')"
+    )
+    register(path, "odd", "odd:EXTENSION")
+    async with connect(base, environ={**os.environ, "PYTHONPATH": str(path)}) as client:
+        await call(client, "memory.write", op="UPSERT_NODE", node={"id": "tea", "type": "Note", "attrs": {}})
+    told = " ".join(tallystick("doctor", "--base", base, path=path).stdout.split())
+    assert "projections of odd is left out: module 'odd' has no attribute 'none'" in told
+    assert "checks of odd is left out: No module named 'nowhere'" in told
+
+
 def test_a_command_of_the_core_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "site"
     path.mkdir()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from tallystick.app.context import AppContext
 from tallystick.config import Settings
 from tallystick.errors import NotFound
-from tallystick.extension import NO_EXTENSION_HINT, installed, load
+from tallystick.extension import NO_EXTENSION_HINT, installed
 from tallystick.policy import Principal
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Proofs(Protocol):
 
 def all_proofs() -> list[Proofs]:
     """Return those of every extension that has any."""
-    return [load(each.proofs) for each in installed().extensions if each.proofs]
+    return list(installed().load("proofs"))
 
 
 def proofs() -> Proofs:

@@ -24,6 +24,7 @@ from tallystick.app.logs import check_signer, open_log
 from tallystick.app.stores import opened
 from tallystick.app.vocabularies import toolsets
 from tallystick.config import Settings
+from tallystick.errors import TallystickError
 from tallystick.extension import installed
 from tallystick.operations.child_command import start_command
 from tallystick.operations.tenants import tenants_of
@@ -48,6 +49,8 @@ FILES_RESERVED_MIN = 64
 CONNECTIONS_MIN = 4
 _JSON_BYTES_PER_BYTE = 6
 """As which JSON spells a byte at most: `\\u0000`."""
+
+Around = Callable[[AppContext], AbstractAsyncContextManager[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -84,12 +87,22 @@ async def served(settings: Settings) -> AsyncIterator[Offer]:
             )
             with watched(settings, store, projections):
                 async with AsyncExitStack() as stack:
-                    for around in installed().around_serving():
-                        await stack.enter_async_context(around(context))
+                    for around in installed().load("around_serving"):
+                        await _enter(stack, around, context)
                     yield offer
         finally:
             sessions.close()
             await projections.close()
+
+
+async def _enter(stack: AsyncExitStack, around: Around, context: AppContext) -> None:
+    """Go on without what fails, unless the error says what the user can change."""
+    try:
+        await stack.enter_async_context(around(context))
+    except TallystickError:
+        raise
+    except Exception:
+        logger.exception("%s.%s is left out", around.__module__, around.__qualname__)
 
 
 def _offer(settings: Settings, store: Store, projections: AllProjections, sessions: Sessions) -> Offer:
@@ -182,7 +195,9 @@ def serve_http(
     if admission is not None and settings.metrics == "open":
         admission.open_paths |= {METRICS_PATH}
     if admission is not None:
-        admission.open_prefixes = tuple(path for paths_of in installed().open_paths() for path in paths_of(settings))
+        admission.open_prefixes = tuple(
+            path for paths_of in installed().load("open_paths") for path in paths_of(settings)
+        )
 
     async def run() -> None:
         async with _exporting(), served(settings) as offer:
@@ -206,7 +221,7 @@ def serve_http(
                         tenant=settings.tenant,
                         render=None if worker is None else worker.render_metrics,
                     ),
-                    *(route for make in installed().routes() for route in make(context)),
+                    *(route for make in installed().load("routes") for route in make(context)),
                 ],
                 pages=pages,
                 one_process=worker is None,

@@ -52,7 +52,7 @@ Part = Callable[[Settings], Iterable[Finding]]
 
 def examine(settings: Settings) -> list[Finding]:
     found = [Finding("version", f"tallystick {__version__}, Python {platform.python_version()}"), *_base(settings)]
-    for fault in installed().faults:
+    for fault in (*installed().faults, *installed().broken()):
         advice = "remove the package that brings it, or install a version that fits"
         found.append(Finding("extension", f"{fault.name} is left out: {fault.reason}", "odd", advice))
     parts = _PARTS if settings.has_log else (_no_log,)

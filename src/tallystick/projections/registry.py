@@ -15,7 +15,7 @@ import msgspec
 from tallystick.commits import DELETIONS, REDACTIONS, chain
 from tallystick.config import DEFAULT_TENANT, Settings
 from tallystick.errors import Corrupt
-from tallystick.extension import installed, load
+from tallystick.extension import installed
 from tallystick.log import Head
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import unopened
@@ -155,7 +155,7 @@ _TEXT = Registered(
 @cache
 def registered() -> dict[str, Registered]:
     """Return every projection by name. One of an extension that is at fault is left out, and logged."""
-    theirs = list(_contributed())
+    theirs: list[Registered] = list(installed().load("projections"))
     # Those that people look at come first.
     ordered = [*(each for each in theirs if each.by_default), _SQL, _TEXT, *theirs]
     found: dict[str, Registered] = {}
@@ -163,15 +163,6 @@ def registered() -> dict[str, Registered]:
         if found.setdefault(each.name, each) is not each:
             logger.warning("a projection named '%s' is left out: there is one already", each.name)
     return found
-
-
-def _contributed() -> Iterator[Registered]:
-    for extension in installed().extensions:
-        for reference in extension.projections:
-            try:
-                yield load(reference)
-            except Exception as error:
-                logger.warning("a projection of the extension '%s' is left out: %s", extension.name, error)
 
 
 def by_default() -> list[str]:
