@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -707,6 +708,9 @@ def named_paths(settings: Settings, *, environ: Mapping[str, str] | None = None)
     return [settings.base / FILE_NAME, *(Path(each).absolute() for each in spelled)]
 
 
+_IS_LINUX = sys.platform == "linux"
+
+
 def default_base(working: Path | None = None) -> Path:
     """Without a flag or a variable that says: the memory of the repository around the working directory, where it has
     one; else the one in the user's data directory."""
@@ -715,6 +719,11 @@ def default_base(working: Path | None = None) -> Path:
 
 def data_directory() -> Path:
     """Raises InvalidArgument where nobody says where the user is at home."""
+    if _IS_LINUX:
+        # As platformdirs has it, without its modules: hooks and other short processes ask this.
+        data, home = os.environ.get("XDG_DATA_HOME", ""), os.environ.get("HOME", "")
+        if os.path.isabs(data) or os.path.isabs(home):
+            return Path(data if os.path.isabs(data) else f"{home}/.local/share") / "tallystick"
     import platformdirs
 
     try:

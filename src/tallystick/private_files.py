@@ -8,7 +8,6 @@ import os
 import shlex
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -102,6 +101,9 @@ def place_file(path: Path, data: bytes) -> None:
 
 def sync_files(paths: Sequence[Path]) -> None:
     """Files and directories, in no order. Asked for at the same time, most of them share one turn of the disk."""
+    # Short processes, as hooks are, sync nothing and start without it.
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as threads:
         for _ in threads.map(_sync, paths):
             """Raises what one of them raised."""

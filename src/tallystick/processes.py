@@ -7,7 +7,6 @@ of that process into the ids of its sessions, and a hook compares it with the ta
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -80,6 +79,8 @@ def _from_proc(pid: int) -> Process | None:
 
 def _listed() -> Mapping[int, Process]:
     """Return every process by its id, on systems without /proc."""
+    import subprocess
+
     try:
         listed = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid=,lstart=,comm="],

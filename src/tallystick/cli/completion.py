@@ -38,14 +38,13 @@ def work_nodes(context: typer.Context, incomplete: str) -> list[tuple[str, str]]
 def _offered(context: typer.Context, look: Callable[[Any], list[Any]]) -> list[Any]:
     from tallystick.config import load
     from tallystick.errors import TallystickError
-    from tallystick.extensions.hooks.graph import opened
-    from tallystick.extensions.hooks.log_tail import Away
+    from tallystick.extension import installed
     from tallystick.work_settings import read_settings
 
     try:
         settings = load({name: context.params.get(name) for name in ("base", "tenant")})
         work = read_settings(base=settings.base, working=Path.cwd(), environ=os.environ)
-        with opened(settings.home, work.db_path or settings.home / "graph.db") as graph:
-            return look(graph)
-    except (Away, sqlite3.Error, OSError, TallystickError):
+        complete = installed().find_handler("shell completion")
+        return [] if complete is None else complete(settings.home, work.db_path or settings.home / "graph.db", look)
+    except (sqlite3.Error, OSError, TallystickError):
         return []

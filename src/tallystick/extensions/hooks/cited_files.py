@@ -7,10 +7,7 @@ Programs that the repository names as filters do not run; what Git LFS would com
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
-
-from tallystick.git import blob_id, lfs_pointer, run_git
 
 _FILE_BYTES_MAX = 4 << 20
 _GIT_SECONDS = 0.3
@@ -51,6 +48,8 @@ class WorkTree:
             data = place.read_bytes() if place.is_file() else None
         except OSError:
             return False
+        from tallystick.git import blob_id, lfs_pointer
+
         is_sha256 = len(blob) > _SHA1_CHARACTERS
         if data is not None and any(
             blob_id(each, is_sha256=is_sha256).startswith(blob) for each in (data, lfs_pointer(data))
@@ -68,6 +67,10 @@ class WorkTree:
         return found is not None and not found.startswith(blob)
 
     def _ask(self, *arguments: str) -> str | None:
+        import subprocess
+
+        from tallystick.git import run_git
+
         try:
             return run_git(self.root, *arguments, seconds=_GIT_SECONDS).decode(errors="replace").strip()
         except (OSError, subprocess.SubprocessError):

@@ -6,6 +6,7 @@ from tallystick.extension import Extension, Vocabulary
 
 EXTENSION = Extension(
     name="hooks",
+    handlers={"shell completion": "tallystick.extensions.hooks.completion:complete"},
     toolsets={
         "hooks": Vocabulary(
             "tallystick.extensions.hooks.toolset:contributed",

@@ -340,11 +340,19 @@ class Graph:
 
     def last_position_of(self, agents: Sequence[str]) -> int:
         """Of the last thing that any of them wrote; 0 for never."""
+        # Over a view of both tables SQLite would read every commit of the agent; of a table its index has the answer.
         found = [
-            self._db.execute("SELECT max(lamport) FROM commits WHERE actor = ?", (agent,)).fetchone()[0]
+            self._db.execute(f"SELECT max(lamport) FROM {table} WHERE actor = ?", (agent,)).fetchone()[0]
+            for table in self._commit_tables()
             for agent in agents
         ]
         return max((each for each in found if each is not None), default=0)
+
+    def _commit_tables(self) -> list[str]:
+        """Return the tables of commits: that of the mirror, and that of what it has not seen."""
+        schemas = [row[1] for row in self._db.execute("PRAGMA database_list") if row[1] in ("mirror", "main")]
+        query = "SELECT 1 FROM {}.sqlite_master WHERE type = 'table' AND name = 'commits'"
+        return [f"{each}.commits" for each in schemas if self._db.execute(query.format(each)).fetchone()]
 
     def changes(self, after: int, besides: Sequence[str]) -> list[Change]:
         """Nodes that others wrote, newest first, each once."""

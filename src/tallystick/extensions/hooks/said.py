@@ -13,7 +13,7 @@ import msgspec
 
 from tallystick import config
 from tallystick.config import Settings
-from tallystick.extensions.hooks import recall, session_file
+from tallystick.extensions.hooks import session_file
 from tallystick.extensions.hooks.cited_files import WorkTree
 from tallystick.extensions.hooks.clients import CLIENTS, KINDS, Client, Event, agents_of, hears, read_event, render
 from tallystick.extensions.hooks.digest import Asked, Line, Window, gather, put_together
@@ -126,7 +126,7 @@ def gather_from(
             graph=graph,
             agents=agents,
             window=window,
-            search=partial(recall.search, home, graph),
+            search=partial(_search, home, graph),
             work_tree=tree,
             paths=paths,
             said={item.id: said.position for said in before if said.event in _ONCE for item in said.items},
@@ -152,6 +152,13 @@ def _since(settings: Settings, event: Event, graph: Graph, agents: Sequence[str]
     told = max((said.position for said in before if said.event == "session-start"), default=0)
     told = told or session_file.last_position(settings.home, event.client)
     return max(told, graph.last_position_of(agents))
+
+
+def _search(home: Path, graph: Graph, prompt: str) -> list[tuple[str, float]]:
+    # Of all events only a prompt searches.
+    from tallystick.extensions.hooks.recall import search
+
+    return search(home, graph, prompt)
 
 
 def work_tree(settings: Settings, event: Event) -> WorkTree | None:
