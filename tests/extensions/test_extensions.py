@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -77,7 +78,7 @@ def other(tmp_path: Path) -> Path:
     path = tmp_path / "site"
     path.mkdir()
     blocks = re.findall(r"`(\w+\.py)`.*?```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert [name for name, _ in blocks] == ["census.py", "census_command.py", "census_tools.py"]
+    assert [name for name, _ in blocks] == ["census.py", "census_command.py", "census_tools.py", "census_projection.py"]
     for name, code in blocks:
         (path / name).write_text(code)
     register(path, "census", "census:EXTENSION")
@@ -110,6 +111,17 @@ async def test_the_extension_of_the_guide_has_a_tool(other: Path, tmp_path: Path
         assert await call(client, "count_commits") == {"commits": 1}
     async with connect(tmp_path / "base", environ=environ) as client:
         assert "count_commits" not in {tool.name for tool in (await client.list_tools()).tools}
+
+
+def test_the_projection_of_the_guide_follows_the_log(other: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    for number, name in enumerate("ab", 1):
+        line = {"op": "UPSERT_NODE", "node": {"id": name, "type": "Note", "attrs": {}}}
+        (tmp_path / "lines.jsonl").write_text(json.dumps(line) + "\n")
+        assert tallystick("import", tmp_path / "lines.jsonl", "--base", base, path=other).returncode == 0
+        done = tallystick("catch-up", "census", "--base", base, path=other)
+        assert done.returncode == 0, done.stderr
+        assert sum(json.loads((base / "_system" / "census.json").read_bytes())["authors"].values()) == number
 
 
 FAULTS = {
