@@ -43,13 +43,13 @@ MODULES = {
         "commits/signed_note.py",
         ["tests/commits/test_signed_note.py", "tests/commits/test_quantum_signatures.py"],
     ),
-    "witness_request": ("extensions/proofs/witness_request.py", ["tests/commits/test_witness_request.py"]),
+    "witness_request": ("extensions/proofs/witness_request.py", ["tests/extensions/proofs/test_witness_request.py"]),
     "proof_file": (
         "extensions/proofs/proof_file.py",
-        ["tests/commits/test_proof_file.py", "tests/commits/test_quantum_signatures.py"],
+        ["tests/extensions/proofs/test_proof_file.py", "tests/commits/test_quantum_signatures.py"],
     ),
     "dsse": ("commits/dsse.py", ["tests/commits/test_dsse.py"]),
-    "receipt": ("extensions/proofs/receipt.py", ["tests/commits/test_receipt.py"]),
+    "receipt": ("extensions/proofs/receipt.py", ["tests/extensions/proofs/test_receipt.py"]),
     "payloads": ("commits/payloads.py", ["tests/commits/test_payloads.py"]),
     "canonical": ("commits/canonical.py", ["tests/commits/test_canonical.py"]),
     "mask": ("commits/mask.py", ["tests/commits/test_mask.py"]),
@@ -59,8 +59,8 @@ MODULES = {
         ["tests/test_standalone_parts.py", "tests/test_standalone_files.py"],
     ),
     "log_proof": ("log/proof.py", ["tests/log/test_proof.py"]),
-    "proofs": ("extensions/proofs/prove.py", ["tests/operations/test_proof_parts.py"]),
-    "receipts": ("extensions/proofs/receipts.py", ["tests/operations/test_receipt_parts.py"]),
+    "proofs": ("extensions/proofs/prove.py", ["tests/extensions/proofs/test_proof_parts.py"]),
+    "receipts": ("extensions/proofs/receipts.py", ["tests/extensions/proofs/test_receipt_parts.py"]),
 }
 
 SETTINGS = """

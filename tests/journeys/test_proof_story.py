@@ -15,10 +15,10 @@ import pytest
 import verify_standalone
 from tallystick.config import CHECKPOINT_KEY_VARIABLE
 from tests.command_line import CommandLine, commits_in
+from tests.extensions.proofs.test_receipts import dsse_accepts, in_toto_accepts
 from tests.foreign.test_tlog import BIN, asked
 from tests.journeys.work_client import Worker, worker
 from tests.mcp_client import call, connect, refused
-from tests.operations.test_receipts import dsse_accepts, in_toto_accepts
 from tests.promises import promise
 from tests.signed_memory import KEY, ORIGIN
 

@@ -25,9 +25,6 @@ from tallystick.commits.tree import Frontier, leaf_hash
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.log import Head, Log, checkpoint_path
 
-FILE = "checkpoint"
-"""The name of the file with the last signed checkpoint, beside the tiles of the tree."""
-
 _RESTORE = (
     "restore the log from a backup that has all of it (docs/runbooks/corrupt-log.md); nothing was changed."
     " If you mean to go on with this log, move the checkpoint away: readers will see that it was rewritten"
