@@ -13,7 +13,7 @@ from tests.promises import promise
 HERE = "tallystick.toolsets."
 TASKS = "tallystick.extensions.tasks."
 CUT = (
-    *(TASKS + name for name in ("tags", "templates", "next", "queries", "blocks")),
+    *(TASKS + name for name in ("tags", "templates", "queries", "blocks")),
     *(HERE + name for name in ("knowledge.query", "knowledge.changelog")),
     *(HERE + name for name in ("work.query", "work.history", "work.next", "work.projects")),
 )
