@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,12 @@ from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.extension import installed
 from tests.mcp_client import call, clean_environ, connect
+from tests.server.web.pages import serving_pages
 from tests.timeouts import SECONDS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "tallystick"
+FILES = ["census.py", "census_command.py", "census_tools.py", "census_projection.py", "census_page.py", "census.html"]
 GUIDE = ROOT / "docs" / "guides" / "write-an-extension.md"
 NAMES = sorted(each.name for each in (SOURCE / "extensions").iterdir() if (each / "extension.py").exists())
 ALL = "."
@@ -77,8 +80,8 @@ def other(tmp_path: Path) -> Path:
     """The package that the guide builds, installed beside ours."""
     path = tmp_path / "site"
     path.mkdir()
-    blocks = re.findall(r"`(\w+\.py)`.*?```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert [name for name, _ in blocks] == ["census.py", "census_command.py", "census_tools.py", "census_projection.py"]
+    blocks = re.findall(r"`(\w+\.(?:py|html))`.*?```(?:python|html)\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert [name for name, _ in blocks] == FILES
     for name, code in blocks:
         (path / name).write_text(code)
     register(path, "census", "census:EXTENSION")
@@ -124,6 +127,62 @@ def test_the_projection_of_the_guide_follows_the_log(other: Path, tmp_path: Path
         assert sum(json.loads((base / "_system" / "census.json").read_bytes())["authors"].values()) == number
 
 
+async def test_the_extension_of_the_guide_has_a_page(other: Path, tmp_path: Path, with_others: None) -> None:
+    async with serving_pages(tmp_path / "base") as pages:
+        await pages.write("bob", "memory.write", op="UPSERT_NODE", node={"id": "a", "type": "Note", "attrs": {}})
+        page = await pages.html("/census")
+        assert "<h1>1 commit</h1>" in page
+        assert '<a href="/census"' in page
+        assert (await pages.json("/census.json"))["commits"] == 1
+
+
+async def test_a_part_of_a_page_is_drawn_and_one_that_fails_is_left_out(
+    tmp_path: Path, with_others: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = tmp_path / "site"
+    (site / "odd.py").write_text(PARTS)
+    (site / "odd.html").write_text("<p>{{ view.odd }}</p>")
+    register(site, "odd", "odd:EXTENSION")
+    async with serving_pages(tmp_path / "base") as pages:
+        assert "<p>&lt;b&gt;</p>" in await pages.html("/")
+        assert (await pages.json("/overview.json"))["odd"] == "<b>"
+    assert "the part 'odd:broken' of the page '/' is left out" in caplog.text
+
+
+PARTS = """
+import msgspec
+from tallystick.extension import Extension, Part
+
+class Odd(msgspec.Struct):
+    odd: str
+
+async def shown(visit, page):
+    return Odd("<b>")
+
+async def broken(visit, page):
+    raise RuntimeError("not today")
+
+EXTENSION = Extension(name="odd", parts=(
+    Part(page="/", view="odd:broken", template="odd.html"), Part(page="/", view="odd:shown", template="odd.html"),
+))
+"""
+
+
+@pytest.fixture
+def with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process finds the extensions of the directory 'site'."""
+    site = tmp_path / "site"
+    site.mkdir(exist_ok=True)
+    monkeypatch.syspath_prepend(site)
+    known = set(sys.modules)
+    installed.cache_clear()
+    yield
+    installed.cache_clear()
+    for name in set(sys.modules) - known:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(site):
+            del sys.modules[name]
+
+
 FAULTS = {
     "cannot be imported": ("raise RuntimeError('not today')", "not today"),
     "is not there": ("", "has no attribute 'EXTENSION'"),
@@ -131,6 +190,10 @@ FAULTS = {
     "has a name that is taken": (
         "from tallystick.extension import Extension\nEXTENSION = Extension(name='clients')",
         "there is an extension 'clients' already",
+    ),
+    "has a site although there is one": (
+        "from tallystick.extension import Extension\nEXTENSION = Extension(name='odd', site='odd:none')",
+        "the pages are drawn by the extension 'web'",
     ),
     "has a command that is taken": (
         "from tallystick.extension import Command, Extension\n"
