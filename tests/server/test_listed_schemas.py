@@ -18,6 +18,7 @@ from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
+from tallystick.policy.visible_names import is_visible
 from tallystick.server import Offer
 from tallystick.server.dispatch import Done, OfferedTool, Refused, call, choose, prepare
 from tallystick.server.schemas import input_schema, shown_schema, with_references
@@ -58,7 +59,11 @@ def _texts(schema: Schema, root: Schema) -> st.SearchStrategy[Any]:
     if schema.get("format") == "date-time":
         return st.datetimes().map(lambda time: f"{time.isoformat()}Z").filter(lambda text: text > "0002")
     least, most = schema.get("minLength", 0), schema.get("maxLength", 1_000)
-    found = st.text(st.characters(codec="utf-8"), min_size=least, max_size=min(most, least + 8)) | st.just("a" * most)
+    # Schemas do not repeat in each field that no text is blank: the server's instructions do.
+    visible = st.text(st.characters(codec="utf-8"), min_size=least, max_size=min(most, least + 8)).filter(
+        lambda text: not text or is_visible(text)
+    )
+    found = visible | st.just("a" * most)
     if "pattern" not in schema:
         return found
     pattern = re.compile(schema["pattern"].replace("$", r"\Z"))
