@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from tallystick import config
-from tallystick.app.context import AppContext
 from tallystick.clock import wall_clock
 from tallystick.errors import Conflict, StorageRefused, TallystickError
 from tallystick.extensions.backup import schedule
@@ -362,7 +361,7 @@ async def test_a_schedule_goes_on_by_itself_after_an_hour_without_the_store(
     monkeypatch.setattr(schedule, "wall_clock", hour.wall_clock)
     monkeypatch.setattr(schedule, "sleep", hour.sleep)
     memory.server.stop()
-    async with schedule.backing_up(AppContext(settings=config.load({"base": str(memory.shell.base)}))):
+    async with schedule.backing_up(config.load({"base": str(memory.shell.base)})):
         await hour.is_mended.wait()
     # It failed again and again, and what waited went in one backup.
     assert len([failed for failed in hour.failures if failed]) > 1

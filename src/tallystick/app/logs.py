@@ -19,7 +19,6 @@ from tallystick.log.health import try_storage
 from tallystick.log.replica import read_replica, require_restored, require_writable
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
-from tallystick.operations.shared_logs import shared_log, shared_log_of_copy
 from tallystick.partition import Limits, Partition
 from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
@@ -39,8 +38,12 @@ def open_log(settings: Settings) -> Log:
     """The log of the tenant that the settings name: here, and nowhere else, it is said which kind it is."""
     require_restored(settings.base)
     if settings.log_url:
+        from tallystick.operations.shared_logs import shared_log
+
         return shared_log(settings).open(settings)
     if is_copy(settings.system):
+        from tallystick.operations.shared_logs import shared_log_of_copy
+
         replica = read_replica(settings.base)
         kind = None if replica is None else shared_log_of_copy(replica.source)
         if kind is not None:

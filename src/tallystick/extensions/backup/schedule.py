@@ -9,9 +9,10 @@ from asyncio import sleep
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tallystick.app.context import AppContext
 from tallystick.clock import from_text, wall_clock
 from tallystick.config import Settings
+from tallystick.extensions.backup.object_store import open_object_store
+from tallystick.extensions.backup.run import target_of
 from tallystick.extensions.backup.targets import Target, read_targets
 from tallystick.log.replica import read_replica
 from tallystick.operations.child_command import run_command
@@ -23,15 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def backing_up(context: AppContext) -> AsyncIterator[None]:
+async def backing_up(settings: Settings) -> AsyncIterator[None]:
     """While inside, `backup_to` is backed up to. Raises InvalidArgument where that names no store."""
-    settings = context.settings
-    if not settings.backup_to:
-        yield
-        return
-    from tallystick.extensions.backup.object_store import open_object_store
-    from tallystick.extensions.backup.run import target_of
-
     url = open_object_store(target_of(settings)).url
     task = asyncio.create_task(_regularly(settings, url))
     try:

@@ -28,10 +28,7 @@ WAITING = Gauge(
 FAILING = Gauge("tallystick_backup_failing", "1 while backups to `backup_to` fail.", together=max)
 
 
-def gauges(settings: Settings) -> dict[Gauge, Reading]:
-    if not settings.backup_to:
-        return {}
-
+def readings(settings: Settings) -> dict[Gauge, Reading]:
     def configured() -> list[StoreStatus]:
         with suppress(TallystickError):
             return [each for each in backup_status(settings) if each.is_configured]
