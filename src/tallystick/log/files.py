@@ -13,6 +13,7 @@ import errno
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
@@ -21,12 +22,13 @@ from pathlib import Path
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, Misplaced, StorageRefused, Unmasked, exhaustion
 from tallystick.file_locks import locked, open_lock, release, take, take_in_turn
-from tallystick.log import Entry, Head, are_new, check_chained, head_after, reached, verifier_after
+from tallystick.log import Entry, Head, are_new, check_chained, head_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
 from tallystick.log.read_ahead import ReadAhead, begin_reading
 from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_snapshots
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
+from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments, segment_path
 from tallystick.private_files import make_directory, sync_data, sync_directory, sync_files, write_all
 from tallystick.regular_files import is_at
@@ -103,51 +105,42 @@ class FilesLog:
         yield from self._read(after)
 
     def _read(self, after: Head) -> Iterator[Entry]:
-        verifier = verifier_after(after)
-        head, offset, end = after, after.end, after.end
+        scan, head = Scanner(self._segments, after), after
         try:
             while True:
                 before, head = head, self._readable_head()
-                for offset, line, is_whole in self._segments.lines(end, head.end):
-                    entry = self._verified(verifier, offset, line, is_whole)
+                for entry in scan.entries(head.end):
+                    if not scan.verifier.is_intact:
+                        entry = self._settled(entry.offset)
                     if entry.commit.redacts is not None:
                         self._finish_masks_of_the_dead()
-                    end = offset + len(line) + 1
                     self._redactions.follow((entry,))
                     yield entry
-                if reached(verifier, after, end) != head:
+                if scan.head != head:
                     # Whoever went on until the head is reached would go on for ever.
                     raise Corrupt(f"the last commit is not the one that was acknowledged as position {head.lamport}")
                 # A payload may have been masked while we read, by a redaction that came after the head we had seen:
                 # then it is in the log by now. What was there before and is still unexplained is damage.
-                if self.head() == head or not are_new(verifier.unexplained, before):
+                if self.head() == head or not are_new(scan.verifier.unexplained, before):
                     break
-            if verifier.unexplained:
-                verifier = self._look_again(after, end)
-            offset = self._of_unexplained(verifier, offset)
-            verifier.finish()
+            if scan.verifier.unexplained:
+                scan = self._scanned_again(after, scan.end)
+            scan.offset = self._of_unexplained(scan.verifier, scan.offset)
+            scan.verifier.finish()
         except Corrupt as error:
-            raise self._segments.named(error, offset, hint=_RESTORE) from None
+            raise self._segments.named(error, scan.offset, hint=_RESTORE) from None
 
-    def _verified(self, verifier: chain.Verifier, offset: int, line: bytes, is_whole: bool) -> Entry:
+    def _settled(self, offset: int) -> Entry:
         """Nobody gets to see a payload that is neither the committed one nor what a redaction left of it."""
-        if not is_whole:
-            raise Corrupt("the line has no end")
-        before = verifier.lamport
-        commit = verifier.feed(line)
-        self._segments.check_named(offset, before, commit.lamport)
-        if verifier.is_intact:
-            return Entry(offset, commit, line)
         line = self._settled_line(offset)
         return Entry(offset, chain.decode(line), line)
 
-    def _look_again(self, after: Head, end: int) -> chain.Verifier:
+    def _scanned_again(self, after: Head, end: int) -> Scanner:
         """A redaction is in the log just before its masks are: an earlier one's are still there."""
         self._await_masks()
-        verifier = verifier_after(after)
-        for _, line, _ in self._segments.lines(after.end, end):
-            verifier.feed(line)
-        return verifier
+        scan = Scanner(self._segments, after)
+        deque(scan.entries(end), maxlen=0)
+        return scan
 
     def _await_masks(self) -> None:
         deadline = time.monotonic() + _MASKING_SECONDS

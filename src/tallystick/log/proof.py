@@ -15,9 +15,10 @@ import msgspec
 from tallystick.commits import chain
 from tallystick.errors import Corrupt
 from tallystick.file_locks import is_held
-from tallystick.log import Head, are_new, reached, verifier_after
+from tallystick.log import Head, are_new
 from tallystick.log.head_file import HeadFile
 from tallystick.log.recovery import witnessed_by_snapshots
+from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments
 
 Progress = Callable[[int, int], None]
@@ -80,10 +81,9 @@ class _Reading:
         self._lock = lock
         # Before the head is read: a snapshot is taken of what is durable, so the head is there or further on.
         self._witnessed = witnessed_by_snapshots(lock.parent)
-        self._verifier = verifier_after(Head(), tenant=tenant)
+        self._scan = Scanner(segments, Head(), tenant=tenant)
+        self._verifier = self._scan.verifier
         self._since = ""
-        self._offset = 0
-        self._end = 0
 
     def prove(self, progress: Progress) -> Proof:
         try:
@@ -116,7 +116,7 @@ class _Reading:
             return error
         self._feed(self._segments.size, _UNKNOWN, progress)
         self._check_whole(progress)
-        self._offset = 0
+        self._scan.offset = 0
         told = f"the {self._verifier.count} commits that are there, up to position {self._verifier.lamport}, are sound"
         return Corrupt(f"{error.message}; {told}", details=error.details)
 
@@ -138,41 +138,35 @@ class _Reading:
         self._finish()
         self._check_masked()
         self._segments.check_empty(self._verifier.lamport)
-        progress(self._end, self._end)
+        progress(self._scan.end, self._scan.end)
 
     def _finish(self) -> None:
         try:
             self._verifier.finish()
         except Corrupt as error:
-            self._offset = self._offset_of(error.details["lamport"])
+            self._scan.offset = self._offset_of(error.details["lamport"])
             raise
 
     def _offset_of(self, lamport: int) -> int:
-        return self._segments.find({lamport}).get(lamport, self._offset)
+        return self._segments.find({lamport}).get(lamport, self._scan.offset)
 
     def _feed(self, end: int, kept: Head, progress: Progress) -> None:
-        for number, (offset, line, is_whole) in enumerate(self._segments.lines(self._end, end)):
-            self._offset = offset
-            if not is_whole:
-                raise Corrupt("the line has no end")
+        for number, (offset, line) in enumerate(self._scan.lines(end)):
             if offset == kept.end and self._head_file.read() == kept:
                 raise Corrupt(
                     f"it lies behind position {kept.lamport}, the last that was acknowledged: either a writer died "
                     "before it could acknowledge this (opening the store settles it), or it was added by hand"
                 )
-            before = self._verifier.lamport
-            commit = self._verifier.feed(line)
-            self._segments.check_named(offset, before, commit.lamport)
-            self._end = offset + len(line) + 1
+            commit = self._scan.feed(offset, line).commit
             self._since = self._since or commit.timestamp
             self._each(commit.record_hash)
-            if offset < kept.end <= self._end:
+            if offset < kept.end <= self._scan.end:
                 self._compare(kept)
             if number % _PROGRESS_EVERY == 0:
-                progress(self._end, end)
+                progress(self._scan.end, end)
 
     def _compare(self, kept: Head) -> None:
-        if reached(self._verifier, Head(), self._end) != kept:
+        if self._scan.head != kept:
             # A payload that became longer or shorter moved everything behind it: that is what is false first.
             self._finish()
             raise Corrupt(f"the last commit is not the one that was acknowledged as {kept.record_hash}")
@@ -183,7 +177,7 @@ class _Reading:
         deadline = time.monotonic() + _MASKING_SECONDS
         for lamport, offset in self._segments.find(unmasked).items():
             if not self._is_masked(offset, unmasked[lamport], deadline):
-                self._offset = offset
+                self._scan.offset = offset
                 raise Corrupt(
                     f"lamport {lamport}: a redaction names it, but its payload is still there "
                     "(opening the store finishes a redaction that was cut short)"
@@ -201,8 +195,8 @@ class _Reading:
             time.sleep(0.005)
 
     def _check_end(self, kept: Head) -> None:
-        if self._end < kept.end or self._verifier.count < kept.count:
-            self._offset = self._end
+        if self._scan.end < kept.end or self._verifier.count < kept.count:
+            self._scan.offset = self._scan.end
             raise Corrupt(
                 f"the log ends at lamport {self._verifier.lamport}, but {kept.lamport} was acknowledged: "
                 f"{kept.count - self._verifier.count} commits are missing from its end"
@@ -211,7 +205,7 @@ class _Reading:
     def _check_witnessed(self) -> None:
         """An empty log without a stored head is that of a new memory, unless something is left of an older one."""
         if self._verifier.lamport < self._witnessed:
-            self._offset = self._end
+            self._scan.offset = self._scan.end
             raise Corrupt(
                 f"the log ends at lamport {self._verifier.lamport}, but a snapshot was made at {self._witnessed}: "
                 "its end was cut off"
@@ -220,7 +214,7 @@ class _Reading:
     def _falsity(self, error: Corrupt) -> Proof:
         if not self._segments.paths and "file" not in error.details:
             return self._proof(problem=error.message)
-        named = self._segments.named(error, self._offset)
+        named = self._segments.named(error, self._scan.offset)
         return self._proof(problem=error.message, file=named.details["file"], line=named.details["line"])
 
     def _proof(self, problem: str | None = None, file: str | None = None, line: int | None = None) -> Proof:
@@ -229,7 +223,7 @@ class _Reading:
             position=self._verifier.lamport,
             record_hash=self._verifier.record_hash,
             segments=len(self._segments.paths),
-            bytes=self._end,
+            bytes=self._scan.end,
             redacted=self._verifier.redacted,
             since=self._since,
             problem=problem,

@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import Corrupt
-from tallystick.log import Entry, Head, verifier_after
+from tallystick.log import Entry, Head
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
+from tallystick.log.scanner import Scanner
 from tallystick.log.unopened import Unopened, unopened
 
 BYTES_MIN = 64 << 20
@@ -85,14 +86,11 @@ def begin_reading(system: Path, after: Head, end: int) -> ReadAhead | None:
 def _verified(log: Unopened, after: Head) -> Iterator[Entry]:
     """Raises Corrupt, and ends, where there is more to say than that the next one is sound."""
     redactions = RedactionIndex(partial(log.segments.lines_with, NEEDLE))
-    verifier = verifier_after(after)
-    for offset, line, is_whole in log.segments.lines(after.end, log.end):
-        before = verifier.lamport
-        commit = verifier.feed(line)
-        log.segments.check_named(offset, before, commit.lamport)
-        if not is_whole or not (verifier.is_intact or redactions.problem(line, log.end) is None):
+    scan = Scanner(log.segments, after)
+    for entry in scan.entries(log.end):
+        if not (scan.verifier.is_intact or redactions.problem(entry.line, log.end) is None):
             return
-        yield Entry(offset, commit, line)
+        yield entry
 
 
 def _main(system: Path, after: Head) -> None:

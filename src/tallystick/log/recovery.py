@@ -27,8 +27,9 @@ import msgspec
 
 from tallystick.commits import Commit, chain
 from tallystick.errors import Corrupt, StorageRefused, Unreadable, exhaustion
-from tallystick.log import Entry, Head, head_after, verifier_after
+from tallystick.log import Entry, Head, head_after
 from tallystick.log.redaction_index import NEEDLE
+from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments
 from tallystick.private_files import replace_file, sync_data, sync_directory, sync_file
 from tallystick.regular_files import read_regular
@@ -140,7 +141,8 @@ class _Reading:
         self._segments = segments
         self._start = start
         self._marked = marked
-        self._verifier = verifier_after(start)
+        self._scan = Scanner(segments, start)
+        self._verifier = self._scan.verifier
         self._batch: list[Entry] = []
         self._doubtful: dict[int, tuple[int, SoundPart]] = {}
         self.at_mark: Head | None = start if marked == start else None
@@ -168,14 +170,14 @@ class _Reading:
         return self._without_doubtful(found, pending or {})
 
     def _feed(self, found: SoundPart, offset: int, line: bytes) -> SoundPart:
-        before, masked = self._verifier.lamport, self._verifier.redacted
-        commit = self._verifier.feed(line)
-        self._segments.check_named(offset, before, commit.lamport)
+        masked = self._verifier.redacted
+        entry = self._scan.feed(offset, line)
+        commit = entry.commit
         if self._verifier.redacted > masked:
             # Altered, or redacted by a commit further on: known at the end of the log. Until then it is remembered
             # how far the log is sound without it.
             self._doubtful[commit.lamport] = (offset, found)
-        self._batch.append(Entry(offset, commit, line))
+        self._batch.append(entry)
         if not commit.ends_draft:
             return found
         head = head_after(self._batch, found.head)

@@ -38,9 +38,10 @@ from tallystick.extensions.backup.manifest import (
     StoredFile,
     TenantBackup,
 )
-from tallystick.log import Head, checkpoint_path, reached, verifier_after
+from tallystick.log import Entry, Head, checkpoint_path
 from tallystick.log.head_file import HeadFile
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
+from tallystick.log.scanner import Scanner
 from tallystick.log.unopened import Unopened, unopened
 from tallystick.projections.blobs import blob_of
 from tallystick.projections.reserved_files import Reserved
@@ -206,26 +207,27 @@ class _Reading:
 
     def _read(self, start: Head, end: int) -> Iterator[LogPart]:
         """Cut between drafts only: a part can be verified by itself."""
-        verifier, lines, size, first = verifier_after(start), list[bytes](), 0, 0
-        for offset, line, is_whole in self._segments.lines(start.end, end):
-            if not is_whole:
-                raise self._segments.named(Corrupt("the line has no end"), offset)
-            try:
-                commit = verifier.feed(line)
-                self._check(line, commit, is_intact=verifier.is_intact)
-            except Corrupt as error:
-                raise self._segments.named(error, offset) from None
-            first = first or commit.lamport
-            lines.append(line)
-            size += len(line) + 1
-            self._blobs.update(each.decode() for each in BLOB.findall(line))
-            if commit.ends_draft and (size >= PIECE_BYTES_MAX or offset + len(line) + 1 == end):
+        scan, lines, size, first = Scanner(self._segments, start), list[bytes](), 0, 0
+        for entry in self._checked(scan, end):
+            first = first or entry.commit.lamport
+            lines.append(entry.line)
+            size += len(entry.line) + 1
+            self._blobs.update(each.decode() for each in BLOB.findall(entry.line))
+            if entry.commit.ends_draft and (size >= PIECE_BYTES_MAX or entry.end == end):
                 lines.append(b"")
-                yield LogPart(self._put(b"\n".join(lines)), first, reached(verifier, start, offset + len(line) + 1))
+                yield LogPart(self._put(b"\n".join(lines)), first, scan.head)
                 self._told(size)
                 lines, size, first = [], 0, 0
         if lines:
             raise self._segments.named(Corrupt("the log ends within a batch"), end - 1)
+
+    def _checked(self, scan: Scanner, end: int) -> Iterator[Entry]:
+        try:
+            for entry in scan.entries(end):
+                self._check(entry.line, entry.commit, is_intact=scan.verifier.is_intact)
+                yield entry
+        except Corrupt as error:
+            raise self._segments.named(error, scan.offset) from None
 
     def _check(self, line: bytes, commit: Commit, *, is_intact: bool) -> None:
         if is_intact:
