@@ -47,7 +47,7 @@ NOT_TRIED = {
     r"tallystick policy explain --seq": "a number of the reader's own audit log",
     r"tallystick policy test": "with the tests that the page shows above it",
     r"tallystick --install-completion": "asks which shell is above it",
-    r"tallystick cypher ": "the engine is an example; real ones: tests/contracts/test_cypher.py",
+    r"tallystick cypher ": "the engine is an example; real ones: tests/extensions/cypher/test_cypher.py",
     r"tallystick work watch": "draws on a terminal: tests/cli/test_watch.py",
 }
 REFUSED = (

@@ -21,7 +21,7 @@ from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place, all_copies, registered
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, node
-from tests.projections.test_openlineage import Received
+from tests.extensions.openlineage.test_openlineage import Received
 from tests.projections.workspace import DEFINITIONS
 
 Make = Callable[[Path, Log], Projection]
@@ -32,7 +32,7 @@ def _maker(name: str) -> Make:
     return lambda home, log: registered()[name].make(Place(home, LogReader(lambda: log), parts=parts))
 
 
-@pytest.fixture(params=[name for name in registered() if name != "cypher"])  # tests.contracts.test_cypher has that one
+@pytest.fixture(params=[name for name in registered() if name != "cypher"])  # tests.extensions.cypher has that one
 def make(request: pytest.FixtureRequest) -> Make:
     return _maker(request.param)
 

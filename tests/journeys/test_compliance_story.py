@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.command_line import CommandLine, CommandResult
+from tests.extensions.openlineage.openlineage_schemas import faults_of
 from tests.files_with import files_with
 from tests.mcp_client import call, connect
-from tests.projections.openlineage_schemas import faults_of
 from tests.promises import promise
 
 

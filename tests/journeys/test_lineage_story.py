@@ -13,9 +13,9 @@ import pytest
 from tallystick.config import load
 from tallystick.operations.doctor import Finding, examine
 from tests.command_line import CommandLine
+from tests.extensions.openlineage.test_openlineage import Endpoint, endpoint
 from tests.journeys.test_team_story import AUDIENCE, Team, free_port, issuing
 from tests.mcp_client import serving_http, start_http
-from tests.projections.test_openlineage import Endpoint, endpoint
 from tests.promises import promise
 
 

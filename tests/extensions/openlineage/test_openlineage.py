@@ -33,8 +33,8 @@ from tallystick.log.files import FilesLog
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.worker import ProjectionWorker
 from tests.commits_by_hand import append, draft, entries, node
+from tests.extensions.openlineage.openlineage_schemas import faults_of
 from tests.nats_cluster import free_ports
-from tests.projections.openlineage_schemas import faults_of
 from tests.promises import promise
 
 RUN = {"run_id": "run_20250101_001", "job_id": "onboarding_job_001", "dataset_id": "user_profiles"}

@@ -10,7 +10,7 @@ import pytest
 from tallystick.commits import chain
 from tallystick.extensions.openlineage.events import EventBuilder
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
-from tests.projections.openlineage_schemas import faults_of
+from tests.extensions.openlineage.openlineage_schemas import faults_of
 from tests.promises import promise
 from tests.toolsets.agent import Agent
 

@@ -13,10 +13,10 @@ import pytest
 
 from tallystick.errors import InvalidArgument, TallystickError
 from tests.command_line import CommandLine, node
-from tests.projections.test_openlineage import endpoint
+from tests.extensions.openlineage.test_openlineage import endpoint
 from tests.promises import promise
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -281,7 +281,7 @@ def test_nobody_imports_numpy_before_the_one_who_loads_the_model(tmp_path: Path)
 import sys
 from pathlib import Path
 from tallystick.extensions.vectors.index import model
-from tests.projections.test_vectors import VectorSetup
+from tests.extensions.vectors.test_vectors import VectorSetup
 
 def loaded():
     assert "numpy" not in sys.modules

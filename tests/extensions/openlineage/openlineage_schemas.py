@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "openlineage"
+GOLDEN = Path(__file__).parents[2] / "golden" / "openlineage"
 
 
 def faults_of(event: dict[str, Any]) -> list[str]:
