@@ -27,6 +27,8 @@ from bench.bases import fill_log, note
 from tallystick import app
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings, load
+from tallystick.engine.partition import Partition, Propose
+from tallystick.engine.snapshots import Snapshots
 from tallystick.extensions.backup.encryption import load_backup_keys
 from tallystick.extensions.backup.object_store import open_object_store
 from tallystick.extensions.backup.repository import Repository
@@ -36,8 +38,6 @@ from tallystick.extensions.cluster.shared_log import STREAMS
 from tallystick.log import Head
 from tallystick.log.files import SEGMENT_BYTES_MAX
 from tallystick.operations.snapshot import take_snapshot
-from tallystick.partition import Partition, Propose
-from tallystick.snapshots import Snapshots
 from tests.nats_cluster import Cluster, running
 
 STREAM = "tally-0"

@@ -12,9 +12,9 @@ from bench import Row, percentile
 from bench.bases import fill, note
 from bench.writes import syncs_a_second
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Partition, Propose
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
-from tallystick.partition import Partition, Propose
 
 
 def run(quick: bool = False) -> list[Row]:

@@ -13,14 +13,14 @@ from typing import Any
 from bench import Row, percentile
 from bench.bases import freeze_loaded
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Partition, Propose
+from tallystick.engine.snapshots import Snapshots
+from tallystick.engine.store import Store
 from tallystick.log.files import FilesLog
-from tallystick.partition import Partition, Propose
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
-from tallystick.snapshots import Snapshots
 from tallystick.state.knowledge import ATOM, CHANGELOG, MOLECULE
-from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 
 PROJECT = "5" * 32

@@ -14,9 +14,10 @@ from typing import Any
 
 from bench import Row, percentile
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Limits, Partition
+from tallystick.engine.store import Store
 from tallystick.extensions.ontology.toolset import make_toolset
 from tallystick.log.files import FilesLog
-from tallystick.partition import Limits, Partition
 from tallystick.policy import Action, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
@@ -28,7 +29,6 @@ from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.server.dispatch import prepare
 from tallystick.state.ontology import ConnectionType, define_connection_type, define_node_type, define_ontology
-from tallystick.store import Store
 
 KINDS = ("Project", "Action", "Context", "Person")
 RELS = ("NextAction", "DependsOn", "WaitingFor", "RequiresContext")

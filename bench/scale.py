@@ -22,11 +22,11 @@ from bench.processes import Server, resident_bytes, tallystick
 from bench.state import edge, node
 from bench.talking import Lines, call_line
 from tallystick.commits import Operation
+from tallystick.engine.partition import Partition
+from tallystick.engine.snapshots import Snapshots
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.partition import Partition
 from tallystick.projections import sql
-from tallystick.snapshots import Snapshots
 
 EDGES = 3
 """For each node."""

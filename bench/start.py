@@ -23,9 +23,9 @@ from bench.processes import command_line, resident_bytes, tallystick
 from bench.talking import Lines
 from tallystick.app import opened
 from tallystick.config import Settings
+from tallystick.engine.store import Store
 from tallystick.policy import Principal
 from tallystick.server.dispatch import BYTES_PER_TOKEN, prepare
-from tallystick.store import Store
 from tallystick.toolsets.memory import TOOLSET
 
 CPU_TARGET = 0.6

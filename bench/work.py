@@ -12,13 +12,13 @@ from typing import Any
 
 from bench import Row, percentile
 from bench.bases import freeze_loaded
+from tallystick.engine.partition import Partition
+from tallystick.engine.snapshots import Snapshots
+from tallystick.engine.store import Store
 from tallystick.log.files import FilesLog
-from tallystick.partition import Partition
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
-from tallystick.snapshots import Snapshots
-from tallystick.store import Store
 from tallystick.toolsets.work import TOOLSET
 
 WHO = Principal(actor="bench")

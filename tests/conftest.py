@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tallystick import partition, tenant_projections
+from tallystick.app import tenant_projections
+from tallystick.engine import partition
 from tallystick.extensions.cluster import jetstream_log as jetstream
 from tallystick.extensions.cluster import membership, stream
 from tallystick.extensions.hooks import cited_files as hook_files

@@ -13,16 +13,16 @@ from tallystick.audit import Decided, Event
 from tallystick.audit.files import AuditFiles
 from tallystick.audit.proof import events
 from tallystick.audit.writer import AuditWriter
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
+from tallystick.engine.tenants import Tenants
 from tallystick.extensions.ontology import toolset as ontology
 from tallystick.log.files import FilesLog
-from tallystick.partition import Partition
 from tallystick.policy import DistantPolicy, Policy, Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import Gate
 from tallystick.projections.content import Contents
 from tallystick.server.dispatch import Broken, Done, Refused, call, choose
-from tallystick.store import Store
-from tallystick.tenants import Tenants
 from tallystick.toolsets import knowledge, memory, work
 
 TENANTS = ("acme", "globex")

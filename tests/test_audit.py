@@ -21,7 +21,7 @@ from tallystick.audit.files import AuditFiles, files_in
 from tallystick.audit.proof import events, verify_audit
 from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text, to_text
-from tallystick.file_locks import is_held
+from tallystick.system.file_locks import is_held
 from tests.promises import promise
 
 NOON = from_text("2025-01-04T12:00:00Z")

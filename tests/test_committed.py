@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Partition, Receipt
+from tallystick.engine.snapshots import Snapshots
+from tallystick.engine.store import Store
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
-from tallystick.partition import Partition, Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.policy.embedded import Embedded
-from tallystick.snapshots import Snapshots
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.extensions.tasks.agents import TasksAgent
 from tests.files_with import files_with

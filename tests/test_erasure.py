@@ -27,6 +27,7 @@ import pytest
 from pydantic import BaseModel
 
 from tallystick import app
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.commits import Commit, Draft, Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import Conflict, InvalidArgument, NotFound, StorageRefused
@@ -38,7 +39,6 @@ from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import prepare
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
-from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import knowledge
 from tests.command_line import CommandLine, edge, node
 from tests.commits_by_hand import append, draft, entries
@@ -766,7 +766,7 @@ def test_the_copies_of_a_tenant_that_nobody_serves_go_too(settings: Settings, op
 def test_what_another_program_keeps_is_said_and_finished_later(
     settings: Settings, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.tenant_projections.ERASED_SECONDS", 0.5)
+    monkeypatch.setattr("tallystick.app.tenant_projections.ERASED_SECONDS", 0.5)
 
     async def redacted() -> dict[str, Any]:
         async with app.served(settings) as offer:
@@ -820,7 +820,7 @@ from tallystick import app
 from tallystick.config import load
 from tallystick.policy import Principal
 from tallystick.server.dispatch import prepare
-from tallystick.snapshots import Snapshots
+from tallystick.engine.snapshots import Snapshots
 
 async def story():
     base, node_id = sys.argv[1:]

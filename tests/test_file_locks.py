@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tallystick.file_locks import is_held, locked, open_lock, release, take, take_in_turn
+from tallystick.system.file_locks import is_held, locked, open_lock, release, take, take_in_turn
 from tests.timeouts import wait_until
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tallystick.file_locks import locked
+from tallystick.system.file_locks import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
@@ -25,7 +25,7 @@ with locked(Path(sys.argv[1])):
 NEXT = """
 import sys
 from pathlib import Path
-from tallystick.file_locks import open_lock, take_in_turn
+from tallystick.system.file_locks import open_lock, take_in_turn
 base = Path(sys.argv[1])
 take_in_turn(open_lock(base / "lock"), open_lock(base / "turnstile"), timeout_seconds=3600)
 """

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tallystick.git import blob_id, lfs_pointer, run_git
 from tallystick.operations.checks import tree_digest
+from tallystick.system.git import blob_id, lfs_pointer, run_git
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.command_line import CommandLine
 from tests.hook.memories import Memory, git, make_repository, run_hook

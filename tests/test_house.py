@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 
 import tallystick
 from tallystick import app, cli, config, errors
+from tests import house
 
 ROOT = Path(__file__).parent.parent
 TOOLSETS = app.toolsets(config.load(environ={}))
@@ -333,3 +334,25 @@ def _reached(node: ast.AST) -> list[str]:
         case ast.Import(names=names):
             return [part for each in names for part in each.name.split(".") if _PRIVATE.fullmatch(part)]
     return []
+
+
+# -- sizes, which may only fall
+
+LINES_OF_THE_CORE_MAX = 57_200
+MODULES_LOADED_MAX = 270
+FUNCTIONS_WITH_STATE_AND_FILTER_MAX = 217
+
+
+def test_the_core_does_not_grow() -> None:
+    texts = house.sources()
+    assert house.lines({path: text for path, text in texts.items() if house.is_core(path)}) <= LINES_OF_THE_CORE_MAX
+    assert len(house.functions_with_state_and_filter(texts)) <= FUNCTIONS_WITH_STATE_AND_FILTER_MAX
+    assert len(house.modules_at_root()) <= 9
+
+
+def test_nothing_outside_an_extension_names_it() -> None:
+    assert {name: count for name, count in house.files_that_name(house.sources()).items() if count} == {}
+
+
+def test_a_session_loads_few_modules(tmp_path: Path) -> None:
+    assert house.modules_loaded(tmp_path / "base") <= MODULES_LOADED_MAX

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tallystick.commits import Draft
+from tallystick.engine.partition import Partition, Proposal, Propose
 from tallystick.errors import Conflict, StorageRefused
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
 from tallystick.log.proof import prove
-from tallystick.partition import Partition, Proposal, Propose
 from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, node
 from tests.test_partition import Watched
@@ -27,8 +27,8 @@ MANY = 500
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """After every step, so that others run wherever they could."""
-    monkeypatch.setattr("tallystick.turns.SLICE_SECONDS", 0.0)
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.system.turns.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", 0.0)
 
 
 def many(state: State) -> Draft:
@@ -95,7 +95,7 @@ async def test_small_drafts_that_wait_behind_a_large_one_are_written_after_it() 
 _DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
-import tallystick.partition as partitions
+import tallystick.engine.partition as partitions
 from tallystick import turns
 from tallystick.log.files import FilesLog
 from tests.test_large_drafts import many

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tallystick.commits import Commit, Draft
+from tallystick.engine.partition import Limits, Partition, Propose
 from tallystick.errors import (
     Conflict,
     Corrupt,
@@ -27,7 +28,6 @@ from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.health import LogHealth, Trouble
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Limits, Partition, Propose
 from tallystick.state.derived_index import EdgeVersion, NodeVersion
 from tallystick.state.state import State
 from tests import timeouts
@@ -461,7 +461,7 @@ async def test_a_question_that_takes_too_long_is_stopped_and_others_run_meanwhil
     def endless(state: State) -> Any:
         while True:
             if ticks > 20:
-                monkeypatch.setattr("tallystick.partition.LOOK_SECONDS_MAX", -1.0)
+                monkeypatch.setattr("tallystick.engine.partition.LOOK_SECONDS_MAX", -1.0)
             yield
 
     ticking = asyncio.create_task(tick())
@@ -472,7 +472,7 @@ async def test_a_question_that_takes_too_long_is_stopped_and_others_run_meanwhil
 
 
 async def test_a_position_that_is_not_reached_in_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition._POSITION_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("tallystick.engine.partition._POSITION_WAIT_SECONDS", 0.05)
     partition = Partition(MemoryLog())
     await partition.commit(writing("a"))
     assert await partition.look(ids, min_position=1) == {"a"}
@@ -545,7 +545,7 @@ class Notes:
 
 
 async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(Notes, "made", 0)
     partition = Partition(MemoryLog(), clock=lambda: START)
     await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
@@ -561,7 +561,7 @@ async def test_an_aspect_is_built_ahead_in_slices_while_others_write(monkeypatch
 
 
 async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(Notes, "made", 0)
     partition = Partition(MemoryLog(), clock=lambda: START)
     await partition.commit(lambda state: draft(*(node(f"n{number}") for number in range(1_000))))
@@ -574,7 +574,7 @@ async def test_whoever_cannot_wait_for_an_aspect_builds_the_rest_of_it(monkeypat
 
 
 async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", 0.0)
     log = MemoryLog()
     partition = Partition(log)
     for number in range(100):
@@ -597,7 +597,7 @@ async def test_catching_up_lets_others_run_and_reads_see_all_of_it_or_nothing(mo
 async def test_what_other_processes_wrote_is_handed_on_as_it_is_read_whole_drafts_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", 0.0)
     handed: list[list[Entry]] = []
     ours = Partition(FilesLog(tmp_path), appended=lambda tenant, group: handed.append(list(group)))
     theirs = Partition(FilesLog(tmp_path))

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick import app, private_files
+from tallystick import app
 from tallystick.config import Settings
 from tallystick.policy import Principal
-from tallystick.private_files import is_private, replace_file, replacing, sync_data, sync_file
 from tallystick.server.dispatch import Done
+from tallystick.system import private_files
+from tallystick.system.private_files import is_private, replace_file, replacing, sync_data, sync_file
 from tests.command_line import CommandLine
 from tests.promises import promise
 from tests.sample_memory import outcome_of, told, write_sample

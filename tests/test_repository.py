@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tallystick.config import data_directory, load, why_this_base
-from tallystick.repository import find_memory, find_repository
+from tallystick.system.repository import find_memory, find_repository
 from tests.promises import promise
 
 
@@ -189,7 +189,7 @@ def test_a_memory_that_is_a_link_or_a_file_is_none(repository: Path, tmp_path: P
 def test_it_needs_the_standard_library_alone() -> None:
     """The hook starts with it."""
     code = (
-        "import sys; before = set(sys.modules); import tallystick.repository\n"
+        "import sys; before = set(sys.modules); import tallystick.system.repository\n"
         "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
         "sys.exit(sorted(new - sys.stdlib_module_names - {'tallystick'}) or 0)"
     )

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from tallystick import sessions as module
+from tallystick.engine import sessions as module
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import StorageRefused
-from tallystick.sessions import Sessions
 
 
 @contextmanager
 def claiming_elsewhere(directory: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process with a session that claimed something, and the id of the session."""
     code = (
-        "import sys; from pathlib import Path; from tallystick.sessions import Sessions\n"
+        "import sys; from pathlib import Path; from tallystick.engine.sessions import Sessions\n"
         f"mine = Sessions(Path({str(directory)!r})); session = mine.begin(); mine.claims(session)\n"
         "print(session, flush=True); sys.stdin.read()\n"
     )

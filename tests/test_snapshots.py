@@ -19,15 +19,15 @@ from urllib.parse import urljoin
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Partition, Propose
+from tallystick.engine.snapshots import KEPT, WORTH_COMMITS, Snapshots, cached_positions, kept_positions
 from tallystick.errors import Conflict, Corrupt, StorageRefused
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.segments import Segments
-from tallystick.partition import Partition, Propose
-from tallystick.snapshots import KEPT, WORTH_COMMITS, Snapshots, cached_positions, kept_positions
 from tallystick.state.state import State
 from tallystick.state.work.graph import WorkGraph
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.mcp_client import serving_http
 from tests.timeouts import wait_until

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tallystick.commits import Draft
+from tallystick.engine.partition import Partition, Receipt
+from tallystick.engine.store import Store
 from tallystick.errors import NotFound, StorageRefused
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition, Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 from tests.commits_by_hand import append, draft, node
 from tests.policy.gated_partition import Counting
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick import strict_json
-from tallystick.strict_json import DEPTH_MAX, JsonFault, parse
+from tallystick.formats import strict_json
+from tallystick.formats.strict_json import DEPTH_MAX, JsonFault, parse
 
 WORDS = st.sampled_from(
     ["a", "b", "a :", '":', '"', "\\", "[{", "}]", "\u00e9", "1234567890123456789012", "\n", "", "NaN", "\\u0022"]

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tallystick import app
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.config import Settings, load
 from tallystick.extensions.ontology import file_edits
 from tallystick.log.files import FilesLog
 from tallystick.projections.text import ContentMatches
-from tallystick.tenant_projections import AllProjections
 from tests.commits_by_hand import append, draft
 from tests.projections.workspace import DEFINITIONS, memory, text
 

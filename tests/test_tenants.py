@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.engine.partition import Partition
+from tallystick.engine.tenants import Tenants
 from tallystick.errors import InvalidArgument, StorageRefused
-from tallystick.partition import Partition
 from tallystick.policy import Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.state.work.graph import WorkGraph
-from tallystick.tenants import Tenants
 from tests.multi_tenant import bytes_of, multi_tenant_store
 from tests.promises import promise
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Receipt
 from tallystick.errors import Denied, LimitExceeded
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request, gate
 from tallystick.policy.embedded import Embedded
 from tallystick.policy.replay import replay

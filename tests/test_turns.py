@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tallystick import turns
+from tallystick.engine.partition import Partition
 from tallystick.errors import LimitExceeded
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
 from tallystick.state.state import State
-from tallystick.turns import Pace, Share, Turns, Work, current, of_loop, paced
+from tallystick.system import turns
+from tallystick.system.turns import Pace, Share, Turns, Work, current, of_loop, paced
 
 
 async def sliced(tenant: str, slices: int, order: list[str]) -> None:
@@ -74,7 +74,7 @@ class Look:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Look]:
     """Each step of a look is a slice of its own."""
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", -1.0)
     monkeypatch.setattr(turns, "share", Share(running_max=3, waiting_max=20))
     Look.running = Look.peak = Look.ended = 0
     return Look
@@ -125,8 +125,8 @@ async def test_a_short_call_of_the_same_tenant_is_answered_while_its_long_reads_
 
 async def test_a_look_counts_its_own_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("tallystick.turns.time.perf_counter", lambda: clock[0])
-    monkeypatch.setattr("tallystick.partition.LOOK_SECONDS_MAX", 1.0)
+    monkeypatch.setattr("tallystick.system.turns.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("tallystick.engine.partition.LOOK_SECONDS_MAX", 1.0)
 
     def look(state: State) -> Any:
         for _ in range(9):
@@ -141,7 +141,7 @@ async def test_a_look_counts_its_own_time_alone(monkeypatch: pytest.MonkeyPatch)
 
 async def test_the_work_of_a_call_is_charged_when_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("tallystick.turns.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("tallystick.system.turns.time.perf_counter", lambda: clock[0])
     charges: list[int] = []
     with Work("a") as work:
         work.charge = charges.append

@@ -23,6 +23,7 @@ from tallystick import app
 from tallystick.audit.proof import verify_audit
 from tallystick.commits import Verb
 from tallystick.config import Settings
+from tallystick.engine.store import Store
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
@@ -41,7 +42,6 @@ from tallystick.projections.text.projection import TextProjection
 from tallystick.projections.worker import ProjectionWorker
 from tallystick.state.mentions import Subject
 from tallystick.state.state import State
-from tallystick.store import Store
 from tests.state.state_dump import dump_state
 from torture.journal import TOLD, Note
 from torture.writer import TENANTS, settled
@@ -210,7 +210,7 @@ def _proofs(settings: Settings) -> Iterator[str]:
 
 def _states(settings: Settings, entries: Sequence[Entry]) -> Iterator[str]:
     """The state that begins with a snapshot, and the one that was replayed."""
-    from tallystick.snapshots import Snapshots
+    from tallystick.engine.snapshots import Snapshots
 
     log = FilesLog(settings.system)
     try:

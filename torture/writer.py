@@ -21,15 +21,15 @@ from typing import Any
 import msgspec
 
 from tallystick import app
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.config import Settings, load
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, LogClosed, TallystickError
 from tallystick.operations.snapshot import take_snapshot
 from tallystick.policy import Action, Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import Broken, Done, Refused, call
-from tallystick.store import Store
-from tallystick.tenant_projections import AllProjections
 from torture.journal import Journal
 
 ONTOLOGY = {

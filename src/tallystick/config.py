@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from tallystick.approvals import digest, is_approved
 from tallystick.errors import InvalidArgument
-from tallystick.plain_formats import NotPlain, read_plain_toml
-from tallystick.regular_files import read_bounded
-from tallystick.repository import find_link, find_memory, lies_in_repository
+from tallystick.formats.plain_formats import NotPlain, read_plain_toml
+from tallystick.system.approvals import digest, is_approved
+from tallystick.system.regular_files import read_bounded
+from tallystick.system.repository import find_link, find_memory, lies_in_repository
 
 FILE_NAME = "tallystick.toml"
 FILE_BYTES_MAX = 64 << 10

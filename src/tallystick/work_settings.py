@@ -14,8 +14,8 @@ import msgspec
 
 from tallystick.config import FILE_BYTES_MAX, SettingsFile, settings_file, unknown_setting
 from tallystick.errors import InvalidArgument
-from tallystick.plain_formats import NotPlain, read_plain_yaml
-from tallystick.regular_files import read_bounded
+from tallystick.formats.plain_formats import NotPlain, read_plain_yaml
+from tallystick.system.regular_files import read_bounded
 
 FILE_NAME = "graph.config.yaml"
 DEFAULT_AGENT = "default-agent"

@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
 from tallystick.server.http import http_app, run_http
-from tallystick.store import Store
 from tallystick.toolsets import Answer, Tool, Toolset
 
 

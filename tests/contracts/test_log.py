@@ -12,12 +12,12 @@ import pytest
 
 from tallystick.commits import Commit, Draft, Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
+from tallystick.engine.partition import Partition
 from tallystick.errors import Corrupt, HeadMoved, Unsettled
 from tallystick.extensions.cluster.jetstream_log import JetStreamLog
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
 from tallystick.state.state import State
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tallystick import app, partition
+from tallystick import app
+from tallystick.engine import partition
 from tallystick.errors import InvalidArgument
 from tallystick.log import Head
 from tallystick.log.files import FilesLog

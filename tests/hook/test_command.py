@@ -39,7 +39,7 @@ def test_without_words_of_the_client_it_is_claude_that_asks(told: Memory) -> Non
 
 
 HEAVY = ("typer", "rich", "pydantic", "mcp", "mcp_types", "starlette", "uvicorn", "httpx2", "asyncio", "yaml",
-         "tallystick.app", "tallystick.store", "tallystick.state.state")  # fmt: skip
+         "tallystick.app", "tallystick.engine.store", "tallystick.state.state")  # fmt: skip
 
 
 @promise("hook, light", "nothing heavy is imported")

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from tallystick.commits import chain
+from tallystick.engine.snapshots import Snapshots
 from tallystick.errors import Corrupt
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import encode_head
 from tallystick.log.proof import prove
-from tallystick.snapshots import Snapshots
 from tallystick.state.state import State
 from tests.commits_by_hand import append, draft, node
 from tests.promises import promise

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tallystick import app
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.operations import OperationContext
 from tallystick.operations.restore_entity import restore_entity
@@ -26,7 +27,6 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tallystick.state.state import State
-from tallystick.store import Store
 from tests.fuzz.budget import tries
 from torture import writer
 

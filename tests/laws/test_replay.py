@@ -14,7 +14,7 @@ from tallystick.commits import Commit, Verb
 from tallystick.commits.payloads import edge_name, read_edge
 from tallystick.state import Condition, Edge, Query, Walk, asof, conditions, paths_between, search, sorted_values, walk
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import HOUR, START, LoggedState
 from tests.state.naive_graph import NaiveGraph, Name
 from tests.state.state_dump import dump_state

@@ -195,7 +195,7 @@ import asyncio, os, sys
 from pathlib import Path
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
-from tallystick.partition import Partition
+from tallystick.engine.partition import Partition
 from tests.commits_by_hand import draft, node
 from tests.test_committed import redacting
 

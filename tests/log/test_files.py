@@ -18,13 +18,13 @@ import pytest
 from tallystick.commits import Operation, Verb, chain
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.errors import Corrupt, LogClosed, StorageRefused, Unmasked, Unreadable
-from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, recovery
 from tallystick.log.files import SEGMENT_BYTES_MAX, FilesLog
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
 from tallystick.log.segments import Segments, segment_files, segment_path
+from tallystick.system.file_locks import is_held, locked
 from tests import timeouts
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.promises import promise

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.partition import Partition
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.proof import prove
 from tallystick.log.segments import Segments
-from tallystick.partition import Partition
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.commits_by_hand import draft, node
 from tests.files_with import files_with
 

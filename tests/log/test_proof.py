@@ -13,13 +13,13 @@ import pytest
 
 from tallystick.commits import Operation, Verb, chain
 from tallystick.errors import Corrupt
-from tallystick.file_locks import locked
 from tallystick.log import Head, proof
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.recovery import PendingMasks
 from tallystick.log.segments import Segments
+from tallystick.system.file_locks import locked
 from tests.commits_by_hand import append, draft, entries, filled, node
 from tests.log.test_files import MASKED, redaction
 from tests.promises import promise

@@ -13,11 +13,11 @@ import pytest
 
 from tallystick import app
 from tallystick.app import serving
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.config import load
 from tallystick.log.files import FilesLog
 from tallystick.operations.child_command import start_command
 from tallystick.projections import sql, worker
-from tallystick.tenant_projections import AllProjections
 from tests import timeouts
 from tests.commits_by_hand import filled
 

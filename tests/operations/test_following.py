@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import Conflict, Corrupt, NotFound, StorageRefused
-from tallystick.file_locks import locked
+from tallystick.system.file_locks import locked
 from tests.command_line import CommandLine, node
 from tests.operations.test_backups import WORD, Place, put_content, same_log
 from tests.promises import promise

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tallystick.commits import Draft
+from tallystick.engine.store import Target
 from tallystick.extensions.web.last_used import LastUsed
 from tallystick.extensions.web.reports import kept_knowledge
 from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge
@@ -15,7 +16,6 @@ from tallystick.extensions.web.reports.stale_knowledge import StaleKnowledge, li
 from tallystick.policy import Action, Principal, Request
 from tallystick.state.knowledge import ATOM
 from tallystick.state.work import PROJECT
-from tallystick.store import Target
 from tallystick.toolsets.knowledge import make_tool_context
 from tallystick.toolsets.knowledge.context import ToolContext, put
 from tests import timeouts

@@ -14,8 +14,8 @@ from tallystick.audit.proof import events
 from tallystick.audit.writer import AuditWriter
 from tallystick.clock import from_text
 from tallystick.commits import Commit, Draft, Operation, Verb
+from tallystick.engine.partition import Partition, Propose, Receipt
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition, Propose, Receipt
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded

@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tallystick import errors
+from tallystick.engine.store import Store
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
-from tallystick.store import Store
 from tallystick.toolsets import Answer, Tool, Toolset
 
 SECRET = "the inside of the house"

@@ -11,10 +11,10 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp_types import Implementation
 
+from tallystick.engine.sessions import Sessions
 from tallystick.server.http import http_app
 from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import principal_of
-from tallystick.sessions import Sessions
 from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import (

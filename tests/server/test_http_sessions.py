@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import LimitExceeded
 from tallystick.policy import Principal
 from tallystick.server.http import http_app
 from tallystick.server.http_sessions import HttpSessions
 from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import Identity
-from tallystick.sessions import Sessions
 from tests.promises import promise
 from tests.server import sample
 from tests.server.fast_paths import ENVELOPE, JSON_HEADERS, LEGACY, Application, HttpRequest, hello, rpc

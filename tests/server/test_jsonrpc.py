@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallystick.formats.strict_json import DEPTH_MAX
 from tallystick.server.jsonrpc import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -23,7 +24,6 @@ from tallystick.server.jsonrpc import (
     parse_message,
 )
 from tallystick.server.request_id import WINDOW_BYTES
-from tallystick.strict_json import DEPTH_MAX
 
 UNREADABLE: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "expecting value at line 1 column 1"),

@@ -13,7 +13,7 @@ from tallystick.policy import Principal
 from tallystick.server import limits
 from tallystick.server.answers import status_of
 from tallystick.server.limits import OwnBuckets, Quota, Quotas, SessionQuota, SharedBuckets, read_overrides
-from tallystick.turns import Work
+from tallystick.system.turns import Work
 from tests.promises import promise
 
 ACME, GLOBEX = Principal("alice", "acme"), Principal("bob", "globex")

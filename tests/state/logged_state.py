@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tallystick.clock import to_text
 from tallystick.commits import Commit, Draft, Operation, Verb, chain
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 
 T = TypeVar("T")
 

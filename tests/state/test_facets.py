@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tallystick.state.facets import Facets
 from tallystick.state.read_filter import ReadFilter
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import LoggedState
 
 

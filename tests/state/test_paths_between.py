@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.state import Walk, Walked, paths_between
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import LoggedState
 from tests.state.naive_graph import NaiveGraph
 

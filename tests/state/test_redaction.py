@@ -14,7 +14,7 @@ from tallystick.extensions.ontology import members
 from tallystick.state import Condition, Query, Walk
 from tallystick.state.ontology import ConnectionType
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.promises import promise
 from tests.state.logged_state import LoggedState
 from tests.state.state_dump import dump_state

@@ -10,7 +10,7 @@ import pytest
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.state import Condition, Page, Query, conditions, sorted_values
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import HOUR, START, LoggedState
 
 LONG = "x" * 200

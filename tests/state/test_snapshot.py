@@ -6,7 +6,7 @@ import pytest
 
 from tallystick.state import Condition, Query, snapshot
 from tallystick.state.state import State
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import LoggedState
 from tests.state.state_dump import dump_state
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.state import Walk, Walked
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.state.logged_state import LoggedState
 
 

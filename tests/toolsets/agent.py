@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick.clock import from_text
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
 from tallystick.policy import Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory import TOOLSET
 

@@ -88,14 +88,14 @@ def test_others_run_between_two_hits(
     program: Agent, monkeypatch: pytest.MonkeyPatch, tool: str, asked: dict[str, Any], key: str
 ) -> None:
     """Each hit of a page is a step of its own, after which the work may pause."""
-    monkeypatch.setattr("tallystick.partition.SLICE_SECONDS", -1.0)
+    monkeypatch.setattr("tallystick.engine.partition.SLICE_SECONDS", -1.0)
     pauses = 0
 
     async def counted(self: object, tenant: str) -> None:
         nonlocal pauses
         pauses += 1
 
-    monkeypatch.setattr("tallystick.turns.Turns.turn", counted)
+    monkeypatch.setattr("tallystick.system.turns.Turns.turn", counted)
     answer = program.call(tool, **asked)
     hits = len(answer[key]) if key != "csv" else answer[key].count("\r\n") - 1
     assert pauses >= hits > 0

@@ -117,7 +117,7 @@ def test_a_moment_that_is_not_in_the_log_is_refused(agent: Agent, as_of: str | i
 
 @promise("scenario 1, stale read", "what is not written yet is null, and a reader can wait for a write")
 def test_a_read_that_must_see_a_later_write_says_when_it_cannot(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tallystick.partition._POSITION_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr("tallystick.engine.partition._POSITION_WAIT_SECONDS", 0.02)
     written = agent.node("n")
     assert agent.read("n", min_lamport=written["lamport"])["entity"]["id"] == "n"
     said = agent.refusal("memory.read", entity_id="n", min_lamport=7)

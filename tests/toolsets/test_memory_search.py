@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tallystick.clock import to_text
+from tallystick.engine.store import Store
 from tallystick.server.dispatch import prepare
 from tallystick.state.read_filter import ReadFilter
-from tallystick.store import Store
 from tallystick.toolsets.memory import toolset
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX
 from tests.promises import promise

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tallystick.commits import Draft, Operation, Verb
+from tallystick.engine.store import Store
 from tallystick.policy import Action, Decision, Request
 from tallystick.policy.embedded import Embedded
 from tallystick.state import trust
-from tallystick.store import Store
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.knowledge.freshness import Repository
 from tests.promises import promise

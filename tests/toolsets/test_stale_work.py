@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tallystick.engine.partition import Receipt
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extensions.tasks.toolset import toolset as tasks_toolset
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
 from tallystick.state.staleness import Stale
-from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.reverify import follow_up, notice
 from tallystick.toolsets.memory import toolset as memory_toolset

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from tallystick.clock import from_text, to_text
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.log import Head
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
-from tallystick.store import Store
 from tests.commits_by_hand import START, draft, node
 from tests.extensions.tasks.agents import TasksAgent, gathered
 from tests.toolsets.agent import Agent, working

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.config import Settings
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Principal
 from tallystick.policy.visible_names import is_visible
-from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
 

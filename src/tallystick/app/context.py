@@ -11,12 +11,12 @@ from tallystick.config import Settings
 from tallystick.policy import Principal
 
 if TYPE_CHECKING:
+    from tallystick.app.tenant_projections import AllProjections
+    from tallystick.engine.sessions import Sessions
+    from tallystick.engine.store import Store
     from tallystick.server import Offer
     from tallystick.server.oauth.guard import Admission
     from tallystick.server.workers import Worker
-    from tallystick.sessions import Sessions
-    from tallystick.store import Store
-    from tallystick.tenant_projections import AllProjections
     from tallystick.toolsets.knowledge.context import ToolContext
 
 

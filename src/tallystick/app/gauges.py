@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tallystick import __version__
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.config import Settings
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.extension import installed
-from tallystick.partition import Partition
-from tallystick.store import Store
 from tallystick.telemetry import metrics
-from tallystick.tenant_projections import AllProjections
 
 if TYPE_CHECKING:
     pass

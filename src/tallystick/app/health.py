@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 
 from tallystick.app.gauges import open_partitions
 from tallystick.config import Settings
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.log.health import STUCK_SECONDS, Trouble
-from tallystick.partition import Partition
-from tallystick.store import Store
 
 CHECK_SECONDS = 5.0
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from tallystick.app.proving import all_proofs, proofs
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, Settings
+from tallystick.engine.partition import Limits, Partition
+from tallystick.engine.snapshots import Snapshots
 from tallystick.errors import InvalidArgument
 from tallystick.log import Entry, Head, Log, checkpoint_path
 from tallystick.log.files import FilesLog
@@ -19,8 +21,6 @@ from tallystick.log.health import try_storage
 from tallystick.log.replica import read_replica, require_restored, require_writable
 from tallystick.log.unopened import is_copy
 from tallystick.operations.child_command import begin_command
-from tallystick.partition import Limits, Partition
-from tallystick.snapshots import Snapshots
 from tallystick.state.secret_scan import screen_of
 from tallystick.toolsets.derived_indexes import indexes_of
 

@@ -17,10 +17,10 @@ from tallystick.policy import Principal
 
 if TYPE_CHECKING:
     from tallystick.commits.signed_note import SignerKey, VerifierKey
+    from tallystick.engine.store import Store
     from tallystick.log import Log
     from tallystick.log.checkpoint import Known
     from tallystick.operations import OperationContext
-    from tallystick.store import Store
     from tallystick.toolsets.memory.lineage import PlacedCommit
     from tallystick.toolsets.work.context import Receipts
 

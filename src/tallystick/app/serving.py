@@ -22,8 +22,11 @@ from tallystick.app.guards import find_admission, with_quotas
 from tallystick.app.health import checked, not_live, not_ready
 from tallystick.app.logs import check_signer, open_log
 from tallystick.app.stores import opened
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.app.vocabularies import toolsets
 from tallystick.config import Settings
+from tallystick.engine.sessions import Sessions
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extension import installed
 from tallystick.operations.child_command import start_command
@@ -31,10 +34,7 @@ from tallystick.operations.tenants import tenants_of
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose
 from tallystick.server.limits import SessionQuota
-from tallystick.sessions import Sessions
-from tallystick.store import Store
 from tallystick.telemetry import metrics
-from tallystick.tenant_projections import AllProjections
 from tallystick.work_settings import DEFAULT_AGENT
 
 if TYPE_CHECKING:

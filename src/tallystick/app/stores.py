@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tallystick import turns
 from tallystick.app.callers import local_user, work_settings
 from tallystick.app.guards import audit_files, make_gate
 from tallystick.app.logs import build_ahead, checkpoint_keys, load_partition, open_log
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.app.vocabularies import knowledge_context, toolsets
 from tallystick.audit.writer import AuditWriter
 from tallystick.commits import REDACTIONS
 from tallystick.config import Settings
+from tallystick.engine.partition import Partition, Receipt
+from tallystick.engine.sessions import Sessions
+from tallystick.engine.store import Store
+from tallystick.engine.tenants import Tenants
 from tallystick.operations import OperationContext
 from tallystick.operations.tenants import tenants_of
-from tallystick.partition import Partition, Receipt
 from tallystick.policy import Principal
 from tallystick.server.dispatch import choose, prepare
-from tallystick.sessions import Sessions
 from tallystick.state.secret_scan import text_screen_of
 from tallystick.state.staleness import Stale
-from tallystick.store import Store
+from tallystick.system import turns
 from tallystick.telemetry import metrics, tracing
-from tallystick.tenant_projections import AllProjections
-from tallystick.tenants import Tenants
 from tallystick.toolsets import Answer
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.knowledge import reverify

@@ -13,11 +13,11 @@ import msgspec
 from tallystick.app.callers import claims_of, work_settings
 from tallystick.app.context import AppContext
 from tallystick.app.proving import all_proofs, proofs
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.config import Settings
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.extension import Vocabulary, installed, load
-from tallystick.sessions import Sessions
-from tallystick.tenant_projections import AllProjections
 from tallystick.toolsets import AnyToolset, DeferredToolset, Toolset, error_shape, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.context import TaskMaker

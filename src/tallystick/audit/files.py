@@ -25,12 +25,12 @@ from pathlib import Path
 from tallystick.audit import Event, Retired, Started, chained, decode, encode, verify
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.errors import Corrupt, Misplaced, StorageRefused
-from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Head
 from tallystick.log.head_file import HeadFile
 from tallystick.log.segments import segment_files, segment_path
-from tallystick.private_files import make_directory, replace_file, sync_data, sync_directory, write_all
-from tallystick.regular_files import is_at
+from tallystick.system.file_locks import open_lock, release, take
+from tallystick.system.private_files import make_directory, replace_file, sync_data, sync_directory, write_all
+from tallystick.system.regular_files import is_at
 
 FILE_BYTES_MAX = 16 << 20
 RETENTION_DAYS = 90

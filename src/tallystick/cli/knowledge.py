@@ -18,8 +18,8 @@ from tallystick.errors import InvalidArgument, NotFound
 from tallystick.operations import counted
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.state.state import State
-    from tallystick.store import Store
     from tallystick.toolsets.knowledge.context import ToolContext
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def stale(
 
 def _asked(settings: Settings, repo: Path | None, ask: Callable[[Store, ToolContext], Awaitable[T]]) -> T:
     from tallystick import app
-    from tallystick.git import find_work_tree
+    from tallystick.system.git import find_work_tree
     from tallystick.toolsets.knowledge import make_tool_context
 
     tool_context = make_tool_context(repo=repo or (Path(settings.repo) if settings.repo else None), base=settings.base)

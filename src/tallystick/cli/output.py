@@ -18,7 +18,7 @@ import typer
 from tallystick.cli.terminal_encoding import escape, is_utf8
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.operations import Progress, no_progress
-from tallystick.private_files import write_all
+from tallystick.system.private_files import write_all
 from tallystick.telemetry.logs import printable
 
 if TYPE_CHECKING:

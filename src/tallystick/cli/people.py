@@ -209,7 +209,7 @@ def _remember_of_files(settings: Settings, text: str, paths: list[str], project:
 
 def _root(settings: Settings) -> Path:
     """What patterns are relative to."""
-    from tallystick.git import find_work_tree
+    from tallystick.system.git import find_work_tree
 
     named = Path(settings.repo) if settings.repo else find_work_tree(Path.cwd()) or Path.cwd()
     return named.absolute()

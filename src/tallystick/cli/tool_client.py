@@ -12,8 +12,8 @@ import msgspec
 from tallystick.config import Settings
 
 if TYPE_CHECKING:
+    from tallystick.app.tenant_projections import AllProjections
     from tallystick.policy import Principal
-    from tallystick.tenant_projections import AllProjections
     from tallystick.toolsets import Tool
 
 
@@ -86,8 +86,8 @@ async def _ask_each(settings: Settings, calls: Sequence[tuple[str, dict[str, Any
 async def _opened(settings: Settings) -> AsyncIterator[Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]]:
     """Yield the call of a tool by its name, on a memory that stays open meanwhile."""
     from tallystick import app
+    from tallystick.app.tenant_projections import AllProjections
     from tallystick.server.dispatch import prepare
-    from tallystick.tenant_projections import AllProjections
 
     # What the tool asks of them is brought up to date first; what it does not ask is not even opened.
     projections = AllProjections(settings, open_log=app.open_log)

@@ -20,7 +20,7 @@ from tallystick.cli.output import emit, note, progress
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.extension import installed
 from tallystick.operations import counted
-from tallystick.private_files import replacing
+from tallystick.system.private_files import replacing
 
 if TYPE_CHECKING:
     from tallystick.config import Settings

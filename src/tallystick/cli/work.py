@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+    from tallystick.engine.store import Store
     from tallystick.operations.checks import CheckResult, ChecksFile
-    from tallystick.store import Store
     from tallystick.toolsets.work.context import Call
 
 _REFRESH_SECONDS = 1.0

@@ -23,7 +23,7 @@ from tallystick.commits.signed_note import (
     VerifierKey,
     decode_base64,
 )
-from tallystick.strict_json import JsonFault, parse
+from tallystick.formats.strict_json import JsonFault, parse
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt, HeadMoved, LogClosed, Misplaced, StorageRefused, Unmasked, exhaustion
-from tallystick.file_locks import locked, open_lock, release, take, take_in_turn
 from tallystick.log import Entry, Head, are_new, check_chained, head_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.masks import masks_of
@@ -30,8 +29,9 @@ from tallystick.log.recovery import PendingMasks, adopt, recover, witnessed_by_s
 from tallystick.log.redaction_index import NEEDLE, RedactionIndex
 from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments, segment_path
-from tallystick.private_files import make_directory, sync_data, sync_directory, sync_files, write_all
-from tallystick.regular_files import is_at
+from tallystick.system.file_locks import locked, open_lock, release, take, take_in_turn
+from tallystick.system.private_files import make_directory, sync_data, sync_directory, sync_files, write_all
+from tallystick.system.regular_files import is_at
 from tallystick.telemetry import metrics
 
 SEGMENT_BYTES_MAX = 64 << 20

@@ -19,8 +19,8 @@ import msgspec
 
 from tallystick.errors import Corrupt, LogError, Unreadable, exhaustion
 from tallystick.log import Head
-from tallystick.private_files import replace_file
-from tallystick.regular_files import is_at
+from tallystick.system.private_files import replace_file
+from tallystick.system.regular_files import is_at
 
 SECTOR_BYTES = 512
 _TORN_READS_MAX = 200

@@ -25,7 +25,7 @@ from tallystick.errors import (
     Unreadable,
 )
 from tallystick.log import Head
-from tallystick.private_files import sync_file, write_all
+from tallystick.system.private_files import sync_file, write_all
 
 STUCK_SECONDS = 10.0
 """A lock or an append that takes longer counts as a failure."""

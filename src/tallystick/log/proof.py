@@ -14,12 +14,12 @@ import msgspec
 
 from tallystick.commits import chain
 from tallystick.errors import Corrupt
-from tallystick.file_locks import is_held
 from tallystick.log import Head, are_new
 from tallystick.log.head_file import HeadFile
 from tallystick.log.recovery import witnessed_by_snapshots
 from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments
+from tallystick.system.file_locks import is_held
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far and the bytes there are."""

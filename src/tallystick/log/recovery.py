@@ -31,8 +31,8 @@ from tallystick.log import Entry, Head, head_after
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.scanner import Scanner
 from tallystick.log.segments import Segments
-from tallystick.private_files import replace_file, sync_data, sync_directory, sync_file
-from tallystick.regular_files import read_regular
+from tallystick.system.private_files import replace_file, sync_data, sync_directory, sync_file
+from tallystick.system.regular_files import read_regular
 
 _RESTORE = "this is damage, not a crash: restore the segment from a backup; nothing was changed"
 _SNAPSHOT = re.compile(r"([0-9]{20})\.snapshot")

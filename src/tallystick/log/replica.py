@@ -14,8 +14,8 @@ import msgspec
 from tallystick.errors import Conflict, StorageRefused
 from tallystick.log import Log
 from tallystick.log.files import FilesLog
-from tallystick.private_files import make_directory, replace_file, sync_directory
-from tallystick.regular_files import read_regular
+from tallystick.system.private_files import make_directory, replace_file, sync_directory
+from tallystick.system.regular_files import read_regular
 
 FILE_NAME = "replica.json"
 RESTORING = ".restoring"

@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tallystick.errors import Conflict
-from tallystick.file_locks import locked
 from tallystick.log import Entry, Head
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import HeadFile
-from tallystick.private_files import sync_directory
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import sync_directory
 
 _BESIDE = "importing-"
 _PATIENCE_SECONDS = 30.0

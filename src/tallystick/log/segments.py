@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import Corrupt, LogError, StorageRefused, Unreadable, exhaustion
-from tallystick.regular_files import is_at
+from tallystick.system.regular_files import is_at
 
 OPEN_MAX = 16
 """Segments of one log that this process has open at a time, besides those that a thread reads at the moment."""

@@ -20,8 +20,8 @@ from tallystick.policy import Principal
 if TYPE_CHECKING:
     from tallystick.audit.files import AuditFiles
     from tallystick.commits.signed_note import SignerKey
+    from tallystick.engine.store import Store
     from tallystick.log import Log
-    from tallystick.store import Store
     from tallystick.toolsets import Answer
 
 Progress = Callable[[str, int, int], None]

@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import msgspec
 
-from tallystick.approvals import read_approvals, write_approvals
 from tallystick.config import CHECKPOINT_KEY_VARIABLE, FILE_BYTES_MAX, FILE_NAME, home_directory
 from tallystick.errors import Denied, InvalidArgument, NotFound
-from tallystick.git import run_git
-from tallystick.plain_formats import NotPlain, read_plain_toml
-from tallystick.private_files import check_outside, make_directory
-from tallystick.regular_files import read_bounded
+from tallystick.formats.plain_formats import NotPlain, read_plain_toml
 from tallystick.state.work.required_evidence import CHECK, CHECK_PREFIX, FAILED, PASSED
+from tallystick.system.approvals import read_approvals, write_approvals
+from tallystick.system.git import run_git
+from tallystick.system.private_files import check_outside, make_directory
+from tallystick.system.regular_files import read_bounded
 
 CHECK_SECONDS_MAX = 3_600.0
 _GIT_SECONDS_MAX = 120.0

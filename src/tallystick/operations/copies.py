@@ -21,9 +21,9 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.config import Settings
 from tallystick.errors import StorageRefused
 from tallystick.extension import installed
-from tallystick.private_files import sync_file, write_all
 from tallystick.projections.registry import PendingErasure
-from tallystick.regular_files import read_regular
+from tallystick.system.private_files import sync_file, write_all
+from tallystick.system.regular_files import read_regular
 
 FILE_NAME = "backups.jsonl"
 

@@ -20,7 +20,6 @@ from tallystick.commits import chain
 from tallystick.config import CONFIRM_HINT, FILE_NAME, Settings, misspelt_variables, why_this_base
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.extension import installed
-from tallystick.file_locks import is_held
 from tallystick.log import Head, tree_directory
 from tallystick.log.proof import prove
 from tallystick.log.replica import read_replica
@@ -31,6 +30,7 @@ from tallystick.operations.copies import backups_kept
 from tallystick.operations.orphans import find_orphans
 from tallystick.operations.tenants import strays_of
 from tallystick.operations.trust_settings import ignored_settings
+from tallystick.system.file_locks import is_held
 
 Status = Literal["good", "odd", "bad"]
 _AHEAD_MS = 300_000

@@ -14,6 +14,8 @@ from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, REDACTIONS, Commit, Verb, chain
 from tallystick.commits.mask import tag_name
 from tallystick.config import Settings
+from tallystick.engine.snapshots import cached_positions
+from tallystick.engine.store import Store
 from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.log.proof import prove
 from tallystick.log.redaction_index import NEEDLE
@@ -25,10 +27,8 @@ from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
 from tallystick.projections.registry import PendingErasure
 from tallystick.projections.registry import pending_erasures as pending_in_projections
-from tallystick.snapshots import cached_positions
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, attributes_of, find_mentions, is_subject
-from tallystick.store import Store
 
 FIELDS_MAX = 100
 FIELD_CHARACTERS_MAX = 128

@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 
 from tallystick.clock import from_text, to_text, wall_clock
-from tallystick.file_locks import locked
 from tallystick.operations.verify import Verification
-from tallystick.private_files import replace_file
-from tallystick.regular_files import read_regular
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import replace_file
+from tallystick.system.regular_files import read_regular
 
 FILE_NAME = "verification.json"
 LOCK_NAME = "verification.lock"

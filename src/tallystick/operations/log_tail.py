@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 
 from tallystick.commits import Commit
+from tallystick.engine.store import Store
 from tallystick.log import Entry
 from tallystick.operations import OperationContext
 from tallystick.policy import Principal
-from tallystick.store import Store
 
 
 async def newest(

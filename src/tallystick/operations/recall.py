@@ -10,6 +10,7 @@ import msgspec
 
 from tallystick.clock import from_text, to_text
 from tallystick.commits import Commit, Draft
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.operations import OperationContext
 from tallystick.policy import Action, Principal
@@ -19,7 +20,6 @@ from tallystick.state.derivation import Derivation, Trace
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
-from tallystick.store import Store
 
 TOOL = "recall"
 _ATTEMPTS_MAX = 50

@@ -8,15 +8,15 @@ import msgspec
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, Commit, Draft, Operation, Verb, chain
+from tallystick.engine.partition import Receipt
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, NotFound, TallystickError
 from tallystick.operations import OperationContext
-from tallystick.partition import Receipt
 from tallystick.policy import Action
 from tallystick.projections.content import Contents
 from tallystick.state.derivation import entity_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 from tallystick.toolsets.entity_rules import judge
 
 TOOL = "restore-entity"

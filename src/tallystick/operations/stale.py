@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick.commits import reserved_attributes
+from tallystick.engine.store import Store
 from tallystick.operations import OperationContext
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
@@ -15,7 +16,6 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.stale_facts import Contradiction, find_cited, find_differing, find_rings, find_stale
 from tallystick.state.staleness import CHANGED
 from tallystick.state.state import State
-from tallystick.store import Store
 from tallystick.toolsets.cited_files import CitedFiles
 from tallystick.toolsets.knowledge.context import ToolContext
 from tallystick.toolsets.knowledge.reverify import add_work

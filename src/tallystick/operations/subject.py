@@ -10,12 +10,12 @@ import msgspec
 from tallystick import __version__
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import EDGE_VERBS, Commit
+from tallystick.engine.store import Store
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.tenants import naming_tenant
 from tallystick.projections.content import Contents
 from tallystick.state.derivation import entity_of
 from tallystick.state.mentions import Mention, Subject, Unread, find_mentions
-from tallystick.store import Store
 
 
 class Version(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 from tallystick.audit import TenantDeleted, encode
 from tallystick.clock import to_text, wall_clock
 from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.engine.tenants import is_tenant
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.log import Head, Log
 from tallystick.log.replica import open_copy, require_writable
@@ -21,7 +22,6 @@ from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import OperationContext
 from tallystick.operations.copies import Backup, known_backups
 from tallystick.projections.registry import registered
-from tallystick.tenants import is_tenant
 
 _DELETING = ".deleting-"
 """No tenant can be called so."""

@@ -15,23 +15,23 @@ from typing import Any, BinaryIO, Literal, Protocol
 
 import msgspec
 
-from tallystick import strict_json
 from tallystick.commits import DELETIONS, EDGE_VERBS, Commit, Draft, Operation, Verb, chain
 from tallystick.config import Settings
+from tallystick.engine.partition import Proposal
+from tallystick.engine.store import Store, Target
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound, TallystickError
+from tallystick.formats import strict_json
 from tallystick.log import Entry, Head
 from tallystick.log.checkpoint import Comparison, Known
 from tallystick.log.restore import restore
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.copies import note_export
 from tallystick.operations.verify import known_checkpoints
-from tallystick.partition import Proposal
 from tallystick.policy import Action, Principal
 from tallystick.state.derivation import entity_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import RESERVED as TRUST
-from tallystick.store import Store, Target
 from tallystick.toolsets import Answer
 from tallystick.toolsets.entity_rules import judge
 from tallystick.toolsets.memory.write import speaker

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 
 from tallystick import work_settings
-from tallystick.approvals import digest, key_of, read_approvals, write_approvals
 from tallystick.config import (
     FILE_BYTES_MAX,
     FILE_NAME,
@@ -20,8 +19,9 @@ from tallystick.config import (
     usable_base,
 )
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.regular_files import read_bounded
-from tallystick.repository import find_memory
+from tallystick.system.approvals import digest, key_of, read_approvals, write_approvals
+from tallystick.system.regular_files import read_bounded
+from tallystick.system.repository import find_memory
 
 
 class FileSetting(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument, NotFound
-from tallystick.regular_files import read_regular
+from tallystick.system.regular_files import read_regular
 
 RULES = Path(__file__).parent / "rules"
 SHIPPED = {"single-user": "single_user", "rbac": "rbac", "closed": "closed"}

@@ -30,8 +30,8 @@ from tallystick.errors import Conflict, Denied, LimitExceeded
 from tallystick.policy import Action, Decision, DistantPolicy, Policy, Principal, Request, ResourceFacts, denial
 from tallystick.policy.cache import Cache
 from tallystick.policy.decision_telemetry import record_decision
+from tallystick.system.turns import of_loop
 from tallystick.telemetry import metrics
-from tallystick.turns import of_loop
 
 T = TypeVar("T")
 Question = tuple[Action, str | None, ResourceFacts, str | None]

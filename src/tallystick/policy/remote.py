@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 import msgspec
 
-from tallystick import strict_json
 from tallystick.errors import InvalidArgument
+from tallystick.formats import strict_json
 from tallystick.policy import Decision, Fault, Request, denial
 from tallystick.policy.breaker import Breaker
 from tallystick.policy.rego_codec import decision_of, input_of

@@ -20,8 +20,8 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.file_locks import take
 from tallystick.projections.sandboxed_files import UNFINISHED, Parts, SandboxedFiles
+from tallystick.system.file_locks import take
 from tallystick.telemetry import metrics
 
 Kind = Literal["nodes", "connections"]

@@ -22,7 +22,7 @@ import msgspec
 
 from tallystick.errors import StorageRefused, TallystickError
 from tallystick.log import Entry, Head
-from tallystick.private_files import close_to_others, create_file, make_directory
+from tallystick.system.private_files import close_to_others, create_file, make_directory
 
 Connection = sqlite3.Connection
 

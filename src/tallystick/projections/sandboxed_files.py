@@ -22,7 +22,7 @@ from typing import Protocol
 import msgspec
 
 from tallystick.errors import Conflict, InvalidArgument, LimitExceeded, NotFound
-from tallystick.private_files import make_directory, sync_file, write_all
+from tallystick.system.private_files import make_directory, sync_file, write_all
 
 NAME_BYTES_MAX = 255
 PATH_CHARACTERS_MAX = 4096

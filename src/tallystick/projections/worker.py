@@ -22,12 +22,12 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import StorageRefused, TallystickError
-from tallystick.file_locks import open_lock, release, take
 from tallystick.log import Entry, Head, head_after
-from tallystick.private_files import make_directory, replace_file
 from tallystick.projections import Projection, Settling
 from tallystick.projections.log_reader import LogReader
-from tallystick.regular_files import read_regular
+from tallystick.system.file_locks import open_lock, release, take
+from tallystick.system.private_files import make_directory, replace_file
+from tallystick.system.regular_files import read_regular
 
 _PATIENCE_SECONDS = 30.0
 _LAST_PATIENCE_SECONDS = 2.0

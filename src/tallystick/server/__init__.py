@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from tallystick.engine.sessions import Sessions
 from tallystick.policy import Principal
 from tallystick.policy.visible_names import is_visible
-from tallystick.sessions import Sessions
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.server.dispatch import Tools
     from tallystick.server.limits import Quotas, SessionQuota
-    from tallystick.store import Store
     from tallystick.toolsets import Tool
 
 ToolNames = Literal["auto", "dotted", "underscore"]

@@ -23,14 +23,14 @@ from tallystick.audit import clipped
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError, exhaustion
 from tallystick.policy import Principal
 from tallystick.server.validation_messages import oversized, sentences
+from tallystick.system.turns import Work, paced
 from tallystick.telemetry import metrics, tracing
 from tallystick.toolsets import Answer, AnyToolset, Tool, Toolset
 from tallystick.toolsets.operation_arguments import operation_faults
 from tallystick.toolsets.truncation import cut_text, fitted
-from tallystick.turns import Work, paced
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 logger = logging.getLogger(__name__)
 

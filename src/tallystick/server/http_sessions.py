@@ -18,10 +18,10 @@ from hashlib import sha256
 
 import msgspec
 
+from tallystick.engine.sessions import Sessions
 from tallystick.server import Client, is_name
 from tallystick.server.limits import SessionQuota
 from tallystick.server.oauth import Identity
-from tallystick.sessions import Sessions
 
 SCOPE_SESSION = "tallystick.session"
 """Where the session of a request stands in the ASGI scope."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from tallystick import strict_json
 from tallystick.errors import exhaustion
+from tallystick.formats import strict_json
 from tallystick.server.request_id import Bounded, find_id, is_id
 
 PARSE_ERROR = -32700

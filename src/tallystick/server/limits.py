@@ -25,9 +25,9 @@ import msgspec
 
 from tallystick.config import TENANT_PATTERN
 from tallystick.errors import InvalidArgument, LimitExceeded
-from tallystick.file_locks import bytes_locked
 from tallystick.policy import Principal
-from tallystick.turns import current
+from tallystick.system.file_locks import bytes_locked
+from tallystick.system.turns import current
 
 WINDOW_SECONDS = 60.0
 _TENANTS_BEFORE_SWEEP = 10_000

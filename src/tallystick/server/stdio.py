@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tallystick.processes import client_tag
 from tallystick.server import Offer
 from tallystick.server.fast_path import cancel_key
 from tallystick.server.fast_path.handshake import Handshake, is_plain_envelope
 from tallystick.server.fast_path.stdio import StdioFastPath
 from tallystick.server.jsonrpc import Lines, Overlong, WireFault, parse_message
 from tallystick.server.stdio_streams import StdinReader, StdoutWriter, claimed_stdio
+from tallystick.system.processes import client_tag
 
 if TYPE_CHECKING:
     from tallystick.server.mcp import Peer

@@ -8,10 +8,10 @@ from typing import Any
 
 from tallystick.audit import clipped
 from tallystick.commits import chain
+from tallystick.engine.partition import Receipt
+from tallystick.engine.store import Propose, Store, Target
 from tallystick.errors import TallystickError
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
-from tallystick.store import Propose, Store, Target
 from tallystick.telemetry import tracing
 
 

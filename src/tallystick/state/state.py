@@ -48,7 +48,7 @@ from tallystick.state.facets import Facets
 from tallystick.state.graph import linked
 from tallystick.state.search import Located
 from tallystick.state.walk import Reached, Verified
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 
 if TYPE_CHECKING:
     from tallystick.state.read_filter import ReadFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 
-from tallystick.file_locks import bytes_locked
+from tallystick.system.file_locks import bytes_locked
 
 
 class WorkerReadings:

@@ -17,7 +17,7 @@ from tallystick.errors import InvalidArgument, TallystickError
 from tallystick.policy import Principal
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 T = TypeVar("T")
 JsonObject = dict[str, Any]

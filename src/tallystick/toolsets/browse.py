@@ -22,7 +22,7 @@ from tallystick.state.work.graph import WorkGraph
 from tallystick.toolsets.knowledge.path_context import projects_knowing
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 Choice = Literal["id", "project", "type", "path"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from tallystick.clock import to_text
+from tallystick.engine.sessions import Sessions
 from tallystick.policy import Principal
-from tallystick.sessions import Sessions
 from tallystick.state.work import CLAIM, CLAIMED_AT, CLAIMED_BY, CLAIMED_SESSION
 from tallystick.state.work.board import Row
 from tallystick.state.work.claims import ClaimTime

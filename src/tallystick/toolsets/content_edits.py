@@ -16,7 +16,7 @@ from tallystick.state.state import State
 from tallystick.toolsets.drafts import Outdated, repeated, write_prepared
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 
 async def rewrite(

@@ -11,15 +11,15 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
+from tallystick.engine.partition import Proposal, Receipt
 from tallystick.errors import Conflict, Unsettled
-from tallystick.partition import Proposal, Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Propose, Store
     from tallystick.projections.content import Prepared
-    from tallystick.store import Propose, Store
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tallystick import strict_json
 from tallystick.errors import Conflict, InvalidArgument, NotFound, TallystickError
+from tallystick.formats import strict_json
 from tallystick.toolsets import Answer, details_of
 from tallystick.toolsets.memory.arguments import TOLD_ONCE
 from tallystick.toolsets.truncation import cut_short

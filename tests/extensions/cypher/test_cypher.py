@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tallystick import app, tenant_projections
+from tallystick import app
+from tallystick.app import tenant_projections
 from tallystick.commits import Operation, Verb
 from tallystick.config import Settings, load
 from tallystick.errors import InvalidArgument, LimitExceeded, StorageRefused, TallystickError

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from tallystick.commits import Draft, Operation
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extensions.files.toolset import make_toolset
 from tallystick.extensions.ontology.file_edits import FileEdits, adopt
@@ -18,7 +20,6 @@ from tallystick.extensions.ontology.views import Views
 from tallystick.extensions.ontology.views.content_files import Edit
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
-from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.projections.content import Contents
@@ -26,7 +27,6 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
 from tallystick.toolsets import Answer, error_shape
 from tests import timeouts
 

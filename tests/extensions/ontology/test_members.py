@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tallystick.extensions.ontology import members
 from tallystick.extensions.ontology.members import IdPage, find_connections, find_neighbours, find_nodes
 from tallystick.state.ontology import ConnectionType
-from tallystick.turns import finished
+from tallystick.system.turns import finished
 from tests.promises import promise
 from tests.state.logged_state import LoggedState
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tallystick import app
+from tallystick.app.tenant_projections import AllProjections
 from tallystick.config import Settings, load
 from tallystick.errors import TallystickError
 from tallystick.extensions.openlineage import lineage_emitter
@@ -20,7 +21,6 @@ from tallystick.log.files import FilesLog
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
-from tallystick.tenant_projections import AllProjections
 from tests import timeouts
 from tests.commits_by_hand import draft, entries, node
 from tests.promises import promise

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick.clock import from_text
+from tallystick.engine.partition import Partition
+from tallystick.engine.sessions import Sessions
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extensions.tasks import toolset as tasks
 from tallystick.extensions.tasks.cards import Pipelines
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
 from tallystick.policy import Action, Policy, Principal
 from tallystick.policy.embedded import Embedded
 from tallystick.server.dispatch import prepare
-from tallystick.sessions import Sessions
 from tallystick.state.derived_index import DerivedIndex
-from tallystick.store import Store
 from tallystick.toolsets import Answer, knowledge, memory, work
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge

@@ -13,11 +13,11 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from tallystick.engine.store import Store
 from tallystick.extensions.web import audit as web_audit
 from tallystick.extensions.web.reports import audit_index, decisions
 from tallystick.extensions.web.reports.audit_index import AuditIndex, newest_lines
 from tallystick.policy import Principal
-from tallystick.store import Store
 from tests.server.web.pages import Pages, serving_pages
 from tests.server.web.policies import owners_policy, sealed_policy
 from tests.timeouts import SECONDS

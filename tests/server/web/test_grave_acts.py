@@ -62,7 +62,7 @@ async def test_copies_that_could_not_be_cleaned_are_told(
 ) -> None:
     # Answered only when every copy is there, and clean.
     await send(pages, "/redact?id=plan", "/redact", {**YES, "field:attrs.title": "yes"})
-    monkeypatch.setattr("tallystick.tenant_projections.ERASED_SECONDS", 0.5)
+    monkeypatch.setattr("tallystick.app.tenant_projections.ERASED_SECONDS", 0.5)
     with closing(sqlite3.connect(tmp_path / "base/graph.db", isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM nodes").fetchone()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tallystick.config import Settings
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.extensions.web.addresses import entity_address, is_local
 from tallystick.extensions.web.registry import NAVIGATION, PAGES, Page
@@ -17,7 +18,6 @@ from tallystick.extensions.web.responses import WebPages
 from tallystick.extensions.web.security import TOKEN_SECONDS, PageTokens
 from tallystick.policy import Principal
 from tallystick.server.oauth.guard import build_admission
-from tallystick.sessions import Sessions
 from tests.promises import promise
 from tests.server.web.pages import HTML, JSON, SITE, Pages, pages_of, serving_pages
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tallystick.errors import InvalidArgument
-from tallystick.repository import relative_to_root
+from tallystick.system.repository import relative_to_root
 from tests.hook.memories import Memory, make_repository
 from tests.toolsets.knowledge.agents import KnowledgeAgent, keeping
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tallystick.engine.partition import Receipt
+from tallystick.engine.store import Store
 from tallystick.extensions.tasks.toolset import toolset as tasks_toolset
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Decision, Principal, Request
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.path_context import NodeKnowledge
 from tallystick.toolsets.knowledge.reverify import NODES_MAX, follow_up

@@ -11,12 +11,12 @@ import pytest
 
 from tallystick.app import knowledge_context
 from tallystick.config import Settings
+from tallystick.engine.store import Store
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.extensions.tasks.toolset import toolset as tasks_toolset
 from tallystick.log import Head
 from tallystick.policy import Decision, Principal, Request
 from tallystick.server.dispatch import prepare
-from tallystick.store import Store
 from tallystick.toolsets.knowledge import make_tool_context, make_toolset
 from tallystick.toolsets.knowledge.context import TaskMaker
 from tallystick.toolsets.work import toolset as work_toolset

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from tallystick.clock import from_text
+from tallystick.engine.partition import Partition
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.log.memory import MemoryLog
-from tallystick.partition import Partition
 from tallystick.policy import DistantPolicy, Policy, Principal
 from tallystick.policy.cache import Cache
 from tallystick.policy.embedded import Embedded
@@ -21,7 +22,6 @@ from tallystick.policy.gate import Gate
 from tallystick.server.dispatch import prepare
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 from tallystick.toolsets import Answer, Toolset
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work import toolset_with

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tallystick.engine.sessions import Sessions
 from tallystick.log import Head
-from tallystick.sessions import Sessions
 from tallystick.toolsets.claims import Claims
 from tallystick.work_settings import WorkSettings
 from tests.promises import promise

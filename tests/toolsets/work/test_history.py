@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tallystick.commits import Draft, Operation, Verb
 from tallystick.policy import Action, Principal
+from tallystick.system.turns import finished
 from tallystick.toolsets.truncation import fair_share, shortened, size_of
-from tallystick.turns import finished
 from tests.promises import promise
 from tests.toolsets.work.agents import WorkAgent
 

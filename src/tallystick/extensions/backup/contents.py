@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from tallystick.config import DEFAULT_TENANT
+from tallystick.engine.tenants import is_tenant
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.extensions.backup.manifest import Manifest, TenantBackup
 from tallystick.operations.copies import FILE_NAME as EXPORTS
 from tallystick.projections.reserved_files import Reserved, folded, is_own
 from tallystick.projections.sandboxed_files import parts_of
-from tallystick.tenants import is_tenant
 
 EXPORTS_PATH = f"_system/{EXPORTS}"
 _BLOB = re.compile(r"_content/blobs/[0-9a-f]{64}")

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tallystick.config import Settings
 from tallystick.errors import Corrupt, InvalidArgument
-from tallystick.private_files import check_outside, check_private, make_directory, replacing
+from tallystick.system.private_files import check_outside, check_private, make_directory, replacing
 
 COMMAND_SECONDS = 30.0
 MAGIC = b"TSB1"

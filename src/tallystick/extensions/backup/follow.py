@@ -28,7 +28,6 @@ from tallystick.extensions.backup.repository import Fence, Repository
 from tallystick.extensions.backup.restore import choose_backup, damaged, replica_of, restore
 from tallystick.extensions.backup.run import LOCK, first_hash, is_deletion_of
 from tallystick.extensions.backup.targets import Target, read_targets, write_target
-from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, verifier_after
 from tallystick.log.replica import RESTORING, end_replica, open_copy, read_replica, write_replica
 from tallystick.log.unopened import unopened
@@ -36,6 +35,7 @@ from tallystick.operations import Progress, no_progress
 from tallystick.operations.shared_logs import Followed, Promoted, positions, require_sound
 from tallystick.operations.tenants import remove_copy, tenants_of
 from tallystick.projections.sandboxed_files import SandboxedFiles
+from tallystick.system.file_locks import locked
 
 logger = logging.getLogger(__name__)
 

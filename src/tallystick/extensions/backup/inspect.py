@@ -21,8 +21,8 @@ from tallystick.extensions.backup.restore import choose_backup
 from tallystick.log import Head, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.operations import Progress, no_progress
-from tallystick.private_files import make_directory, place_file
 from tallystick.projections.blobs import blob_of
+from tallystick.system.private_files import make_directory, place_file
 
 
 class ListedBackup(msgspec.Struct, frozen=True, kw_only=True):

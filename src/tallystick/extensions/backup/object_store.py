@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 import msgspec
 
 from tallystick.errors import Corrupt, InvalidArgument, NotFound, StorageRefused
-from tallystick.private_files import make_directory, sync_directory, sync_file, write_all
+from tallystick.system.private_files import make_directory, sync_directory, sync_file, write_all
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "https", "memory")
 _UNFINISHED = ".new-"

@@ -39,15 +39,15 @@ from tallystick.extensions.backup.manifest import LogPart, Manifest, Piece, Sign
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.run import is_before
 from tallystick.extensions.backup.targets import Target, write_target
-from tallystick.file_locks import locked
 from tallystick.log import Head, checkpoint_path, reached, verifier_after
 from tallystick.log.head_file import HeadFile
 from tallystick.log.proof import prove
 from tallystick.log.replica import RESTORING, Replica, write_replica
 from tallystick.log.segments import segment_path
 from tallystick.operations import Progress, no_progress
-from tallystick.private_files import make_directory, replace_file, sync_directory, sync_files, write_all
 from tallystick.projections.blobs import prove_blobs
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory, replace_file, sync_directory, sync_files, write_all
 
 _MAY_BE_THERE = {FILE_NAME, "graph.config.yaml", RESTORING}
 _TREE, _COMPLETE = "tree", "complete"

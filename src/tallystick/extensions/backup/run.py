@@ -29,13 +29,13 @@ from tallystick.extensions.backup.manifest import FORMAT, Manifest, RedactionNot
 from tallystick.extensions.backup.object_store import address_of, local_directory, open_object_store
 from tallystick.extensions.backup.repository import Repository
 from tallystick.extensions.backup.targets import KeptBackup, Target, read_targets, write_target
-from tallystick.file_locks import locked
 from tallystick.log import Head
 from tallystick.log.replica import Replica, read_replica, write_replica
 from tallystick.log.unopened import unopened
 from tallystick.operations import OperationContext, Progress, no_progress
 from tallystick.operations.shared_logs import shared_log
 from tallystick.operations.tenants import tenants_of
+from tallystick.system.file_locks import locked
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from tallystick.extensions.backup.object_store import quoted_if_old
-from tallystick.private_files import make_directory, replace_file
-from tallystick.regular_files import read_regular
+from tallystick.system.private_files import make_directory, replace_file
+from tallystick.system.regular_files import read_regular
 
 STORED_NAME = "stored_backups.json"
 

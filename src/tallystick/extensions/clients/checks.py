@@ -16,7 +16,7 @@ from tallystick.extensions.clients.init import Machine, hook_file, server_files,
 from tallystick.extensions.clients.splice import Unreadable
 from tallystick.extensions.clients.table import CLIENTS, SERVER, Client
 from tallystick.operations.doctor import Finding
-from tallystick.repository import find_repository
+from tallystick.system.repository import find_repository
 
 _INSTALL = "install it where clients find it: 'pipx install tallystick' or 'uv tool install tallystick'"
 _PUT_BACK = "'tallystick init' puts it there, 'tallystick init --remove' takes off the rest"

@@ -20,9 +20,9 @@ import msgspec
 from tallystick.errors import Conflict
 from tallystick.extensions.clients.entries import ConfigEntry
 from tallystick.extensions.clients.splice import Unreadable
-from tallystick.file_locks import locked
-from tallystick.private_files import make_directory, replace_file, replacing, sync_directory
-from tallystick.regular_files import open_regular, read_regular
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory, replace_file, replacing, sync_directory
+from tallystick.system.regular_files import open_regular, read_regular
 
 RECORD = "clients.json"
 BACKUPS = "client-backups"

@@ -23,8 +23,8 @@ from tallystick.extensions.clients.client_files import RecordedFile, RecordedSpl
 from tallystick.extensions.clients.entries import BLOCK, ConfigEntry, Format
 from tallystick.extensions.clients.splice import Splice, Unreadable
 from tallystick.extensions.clients.table import CLIENTS, NAMES, Client, directories
-from tallystick.private_files import make_directory
-from tallystick.repository import Repository, find_repository
+from tallystick.system.private_files import make_directory
+from tallystick.system.repository import Repository, find_repository
 
 Scope = Literal["project", "user"]
 Action = Literal[

@@ -19,9 +19,9 @@ from tallystick.errors import StorageRefused
 from tallystick.extensions.cluster.client import NoAnswer
 from tallystick.extensions.cluster.messages import FORMAT, Message, content_piece, content_pieces, is_content
 from tallystick.extensions.cluster.stream import ASK_SECONDS, Stream, WrongSequence
-from tallystick.file_locks import locked
 from tallystick.log.unopened import Unopened, unopened
-from tallystick.private_files import make_directory, replacing, sync_directory
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory, replacing, sync_directory
 
 PIECE_BYTES = 1 << 20
 MISSING = "stream.missing"

@@ -24,14 +24,14 @@ from tallystick.commits import chain
 from tallystick.errors import Corrupt, InvalidArgument
 from tallystick.extensions.cluster.contents import named_by, names_in, remove_unnamed
 from tallystick.extensions.cluster.messages import Group, entries_of, group_lines
-from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, head_after
 from tallystick.log.files import FilesLog
 from tallystick.log.head_file import encode_head
 from tallystick.log.recovery import set_back
 from tallystick.log.restore import restore
 from tallystick.log.unopened import COPY_MARK, unopened
-from tallystick.private_files import make_directory, replace_file, sync_directory
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory, replace_file, sync_directory
 from tallystick.telemetry import metrics
 
 _PLACE = "stream"

@@ -22,10 +22,10 @@ from tallystick.extensions.cluster.contents import names_in, unnamed
 from tallystick.extensions.cluster.copy import Copy
 from tallystick.extensions.cluster.messages import Group, MachineStatus, group_of, is_foreign, read_group, regrouped
 from tallystick.extensions.cluster.stream import ASK_SECONDS, Stream, Trust, WrongSequence
-from tallystick.file_locks import locked
 from tallystick.log.redaction_index import NEEDLE
 from tallystick.log.unopened import Unopened, unopened
-from tallystick.private_files import replace_file
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import replace_file
 
 _FILE = "stream.erasures"
 _KEPT_MAX = 1_000

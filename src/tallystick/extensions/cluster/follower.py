@@ -25,7 +25,7 @@ from tallystick.extensions.cluster.erasure import Waits, carry_out
 from tallystick.extensions.cluster.messages import Group, MachineStatus, Message, end_of, is_foreign, machine_of
 from tallystick.extensions.cluster.other_machines import Questions, digits_of
 from tallystick.extensions.cluster.stream import ROLLUP, Refused, Stream, Trust
-from tallystick.private_files import place_file
+from tallystick.system.private_files import place_file
 from tallystick.telemetry import metrics
 
 BEAT_SECONDS = 1.0

@@ -26,7 +26,6 @@ from tallystick.extensions.cluster.migration import connected
 from tallystick.extensions.cluster.moving import take_over
 from tallystick.extensions.cluster.places import places_of
 from tallystick.extensions.cluster.stream import Refused, Stream, unreachable
-from tallystick.file_locks import locked
 from tallystick.log import Head
 from tallystick.log.files import FilesLog
 from tallystick.log.replica import Replica, end_replica, read_replica, write_replica
@@ -34,7 +33,8 @@ from tallystick.log.unopened import is_copy, unopened
 from tallystick.operations import Progress, no_progress
 from tallystick.operations.shared_logs import Followed, Promoted, positions, require_sound
 from tallystick.operations.tenants import tenants_of
-from tallystick.private_files import make_directory
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory
 
 _CATCH_UP_SECONDS = 600.0
 _PAUSE_SECONDS = 0.02

@@ -22,8 +22,8 @@ from tallystick.extensions.cluster.follower import Follower, Freshness
 from tallystick.extensions.cluster.messages import Message
 from tallystick.extensions.cluster.other_machines import DATED_SECONDS, OtherMachines
 from tallystick.extensions.cluster.stream import ROLLUP, Refused, Stream, Trust, unreachable
-from tallystick.file_locks import locked
-from tallystick.private_files import make_directory
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory
 from tallystick.telemetry import metrics
 
 START_SECONDS = 10.0

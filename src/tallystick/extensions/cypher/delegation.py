@@ -27,8 +27,8 @@ from tallystick.toolsets.memory.search import Degraded, Delegated
 from tallystick.toolsets.memory.search_query import CLOSURE_MAX, SearchQuery, walk_of
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.extensions.cypher.walks import GraphWalks
-    from tallystick.store import Store
 
 BEHIND_SECONDS = 0.5
 """How long a walk waits for the engine to get to the head."""

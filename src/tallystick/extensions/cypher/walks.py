@@ -20,8 +20,8 @@ from tallystick.extensions.cypher.engine import EngineAway, EngineThread
 from tallystick.projections.worker import ProjectionWorker
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.policy import Principal
-    from tallystick.store import Store
     from tallystick.toolsets.memory.search import Degraded, Delegated
     from tallystick.toolsets.memory.search_query import SearchQuery
 

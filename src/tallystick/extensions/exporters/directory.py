@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tallystick.errors import Conflict, InvalidArgument
-from tallystick.private_files import sync_directory
+from tallystick.system.private_files import sync_directory
 
 MARKER = ".tallystick-export"
 """What is in a directory that an export made: only such a one is replaced."""

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.extension import Form
 from tallystick.extensions.exporters import Entity, Graph, Link, Loss, Losses, Named, Writer, title_of
@@ -26,7 +27,6 @@ from tallystick.state.state import State
 from tallystick.state.trust import RESERVED, Trust
 from tallystick.state.work.board import Board
 from tallystick.state.work.graph import WorkGraph
-from tallystick.store import Store
 from tallystick.toolsets.memory.scope import BELONGS_BY, HANGS_ON
 
 TOOL = "export"

@@ -12,17 +12,17 @@ import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.extensions.files.paths import Entity, Place, place_of
-from tallystick.file_locks import locked
 from tallystick.policy import Action, Principal
-from tallystick.private_files import make_directory
 from tallystick.projections.content import ContentFiles, Contents, Kind, check_text
 from tallystick.projections.reserved_files import Reserved
 from tallystick.projections.sandboxed_files import SandboxedFiles
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory
 
 if TYPE_CHECKING:
-    from tallystick.store import Look, Store
+    from tallystick.engine.store import Look, Store
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ class WorkTree:
             data = place.read_bytes() if place.is_file() else None
         except OSError:
             return False
-        from tallystick.git import blob_id, lfs_pointer
+        from tallystick.system.git import blob_id, lfs_pointer
 
         is_sha256 = len(blob) > _SHA1_CHARACTERS
         if data is not None and any(
@@ -69,7 +69,7 @@ class WorkTree:
     def _ask(self, *arguments: str) -> str | None:
         import subprocess
 
-        from tallystick.git import run_git
+        from tallystick.system.git import run_git
 
         try:
             return run_git(self.root, *arguments, seconds=_GIT_SECONDS).decode(errors="replace").strip()

@@ -15,7 +15,7 @@ import msgspec
 from tallystick.config import Settings
 from tallystick.extensions.hooks.clients import Event
 from tallystick.extensions.hooks.command import seconds
-from tallystick.processes import tags_above
+from tallystick.system.processes import tags_above
 
 TOKEN_VARIABLE = "TALLYSTICK_TOKEN"
 PATH = "/v1/tools/hook.context"

@@ -13,15 +13,15 @@ import msgspec
 
 from tallystick import config
 from tallystick.config import Settings
+from tallystick.engine.sessions import Sessions
 from tallystick.extensions.hooks import session_file
 from tallystick.extensions.hooks.cited_files import WorkTree
 from tallystick.extensions.hooks.clients import CLIENTS, KINDS, Client, Event, agents_of, hears, read_event, render
 from tallystick.extensions.hooks.digest import Asked, Line, Window, gather, put_together
 from tallystick.extensions.hooks.graph import Allows, Graph, opened
 from tallystick.extensions.hooks.session_file import Said, SessionFile
-from tallystick.processes import tag_of, tags_above
-from tallystick.repository import find_repository
-from tallystick.sessions import Sessions
+from tallystick.system.processes import tag_of, tags_above
+from tallystick.system.repository import find_repository
 from tallystick.work_settings import DEFAULT_AGENT, WorkSettings, read_settings
 
 URL_VARIABLE = "TALLYSTICK_URL"

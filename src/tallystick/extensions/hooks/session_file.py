@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.private_files import FILE_MODE, make_directory
+from tallystick.system.private_files import FILE_MODE, make_directory
 
 FILE_BYTES_MAX = 128 << 10
 FILES_MAX = 200

@@ -32,9 +32,9 @@ from tallystick.work_settings import DEFAULT_AGENT, WorkSettings
 
 if TYPE_CHECKING:
     from tallystick.app.context import AppContext
+    from tallystick.engine.store import Store
     from tallystick.state.read_filter import ReadFilter
     from tallystick.state.state import State
-    from tallystick.store import Store
 
 _ROUNDS_MAX = 20
 _NAMES = {

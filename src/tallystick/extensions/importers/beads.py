@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tallystick import strict_json
 from tallystick.extensions.importers import Evidence, Fact, Item, Origin, Task, Unmapped
 from tallystick.extensions.importers.files import (
     excerpt,
@@ -22,6 +21,7 @@ from tallystick.extensions.importers.files import (
     unreadable,
 )
 from tallystick.extensions.importers.trackers import present
+from tallystick.formats import strict_json
 
 PLACES = (".beads/issues.jsonl", "issues.jsonl")
 HOLD_BACK = frozenset({"blocks", "conditional-blocks", "waits-for"})

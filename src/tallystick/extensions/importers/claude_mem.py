@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tallystick import strict_json
 from tallystick.clock import to_text
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.importers import Atom, Fact, Item, Link, Origin, Unmapped
 from tallystick.extensions.importers.files import excerpt, first_bytes, objects_in, read_json, text_in, unreadable
 from tallystick.extensions.importers.sqlite_copy import is_sqlite, opened, tables_of
+from tallystick.formats import strict_json
 
 FILES = ("claude-mem.db", ".claude-mem/claude-mem.db")
 EXPORTED = {

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tallystick import regular_files, strict_json
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.importers import Unmapped
+from tallystick.formats import strict_json
+from tallystick.system import regular_files
 
 LINE_BYTES_MAX = 1 << 20
 """More does not fit into a node."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tallystick import strict_json
 from tallystick.extensions.importers import Evidence, Fact, Item, Origin, Task, Unmapped
 from tallystick.extensions.importers.files import excerpt, text_in, unreadable
 from tallystick.extensions.importers.sqlite_copy import Database, opened, tables_of
 from tallystick.extensions.importers.trackers import present
+from tallystick.formats import strict_json
 
 FILE = "graph.db"
 TABLES = ("nodes", "edges", "knowledge")

@@ -13,8 +13,8 @@ import msgspec
 
 from tallystick.commits import Draft, Operation
 from tallystick.commits.canonical import canonical_bytes
+from tallystick.engine.partition import Receipt
 from tallystick.errors import InvalidArgument
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.projections.content import Contents, Kind, Prepared
 from tallystick.projections.text import TextIndex
@@ -25,7 +25,7 @@ from tallystick.toolsets import Answer
 from tallystick.toolsets.drafts import Drawn, Outdated, after_commit, write_drawn, write_prepared
 
 if TYPE_CHECKING:
-    from tallystick.store import Look, Store
+    from tallystick.engine.store import Look, Store
 
 T = TypeVar("T")
 CONTENT_BYTES_MAX = 100_000_000

@@ -46,7 +46,7 @@ from tallystick.toolsets import Answer, JsonObject
 from tallystick.toolsets.drafts import Drawn
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 Propose = Callable[[State], tuple[Operation, ...]]
 

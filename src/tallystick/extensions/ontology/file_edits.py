@@ -32,7 +32,7 @@ from tallystick.projections.worker import ProjectionWorker
 
 if TYPE_CHECKING:
     from tallystick.app.context import AppContext
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 LOOK_SECONDS = 2.0
 _PUBLISHED_SECONDS = 2.0

@@ -10,6 +10,7 @@ from typing import cast
 import msgspec
 
 from tallystick.commits import Commit
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extensions.openlineage.lineage_emitter import Destination, LineageEmitter, shown, sink_for
 from tallystick.operations import OperationContext
@@ -17,7 +18,6 @@ from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.registry import Place
 from tallystick.state.state import State
-from tallystick.store import Store
 
 _POLL_SECONDS = 0.2
 _RETRY_SECONDS = 5.0

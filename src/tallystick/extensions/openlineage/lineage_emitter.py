@@ -24,9 +24,9 @@ import msgspec
 from tallystick.errors import InvalidArgument, StorageRefused, TallystickError
 from tallystick.extensions.openlineage.events import Event, EventBuilder, KindOf, is_in_named_run, run_of
 from tallystick.log import Entry, Head, head_after
-from tallystick.private_files import make_directory, replace_file, sync_data, write_all
 from tallystick.projections.log_reader import LogReader
 from tallystick.projections.worker import Backoff, trouble_of
+from tallystick.system.private_files import make_directory, replace_file, sync_data, write_all
 
 if TYPE_CHECKING:
     import httpx2

@@ -24,10 +24,10 @@ from tallystick.extensions.proofs.witnesses import Asked, Witnesses, parse_witne
 from tallystick.log import Entry, Head, Log, checkpoint_path, tree_directory
 from tallystick.log.checkpoint import Known, behind, beside, read_kept
 from tallystick.operations import OperationContext
-from tallystick.private_files import replace_file
 from tallystick.projections import registry
 from tallystick.projections.follower import Follower
 from tallystick.projections.log_reader import LogReader
+from tallystick.system.private_files import replace_file
 
 WITNESSED_EVERY_SECONDS = 10.0
 """With witnesses a checkpoint stands for so long: most of the time it has their cosignatures."""

@@ -27,7 +27,7 @@ from tallystick.config import CHECKPOINT_KEY_VARIABLE, DEFAULT_TENANT, Settings
 from tallystick.errors import Conflict, InvalidArgument
 from tallystick.log.checkpoint import read_kept
 from tallystick.operations.tenants import tenants_of
-from tallystick.private_files import check_outside, check_private, make_directory, replacing
+from tallystick.system.private_files import check_outside, check_private, make_directory, replacing
 
 COMMAND_SECONDS = 30.0
 _BYTES_MAX = 64 << 10

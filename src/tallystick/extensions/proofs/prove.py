@@ -25,6 +25,7 @@ from tallystick.commits.tree import (
     verify_consistency,
     verify_inclusion,
 )
+from tallystick.engine.store import Store, may_read
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.extensions.proofs.proof_file import (
     PROOF_BYTES_MAX,
@@ -45,7 +46,6 @@ from tallystick.log import checkpoint_path, tree_directory
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store, may_read
 
 _TRIES = 5
 _DIGITS = frozenset("0123456789abcdef")

@@ -13,9 +13,9 @@ import msgspec
 from tallystick.app.context import AppContext
 from tallystick.app.guards import audit_files
 from tallystick.config import DEFAULT_TENANT, Settings
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.policy import Principal
-from tallystick.store import Store
 from tallystick.toolsets.work.context import Receipts
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import Commit, Verb
 from tallystick.commits.dsse import parse_envelope, sign_statement
 from tallystick.commits.signed_note import SignerKey
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.extensions.proofs.prove import prove_commit
 from tallystick.extensions.proofs.receipt import (
@@ -33,14 +34,13 @@ from tallystick.extensions.proofs.receipt import (
     statement_of,
 )
 from tallystick.policy import Action, Principal
-from tallystick.private_files import replacing
 from tallystick.state import Breathing
 from tallystick.state.attributes import find_text, list_of, object_of, text_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work import CLAIMED_BY, NODE, PROJECT
 from tallystick.state.work.attributes import is_dropped
-from tallystick.store import Store
+from tallystick.system.private_files import replacing
 
 RECEIPT, PROOF = ".receipt.json", ".tlog-proof"
 _STEPS_READ = 200

@@ -21,8 +21,8 @@ import msgspec
 from tallystick.commits.tree import HASH_BYTES, fold, leaf_hashes, root
 from tallystick.errors import Corrupt, StorageRefused
 from tallystick.log import CHECKPOINT, Entry, Head, tree_directory
-from tallystick.private_files import make_directory, place_file, replace_file, sync_files
-from tallystick.regular_files import read_regular
+from tallystick.system.private_files import make_directory, place_file, replace_file, sync_files
+from tallystick.system.regular_files import read_regular
 
 TILE_HASHES = 256
 ENTRIES = "entries"

@@ -25,8 +25,8 @@ from tallystick.commits.signed_note import (
 from tallystick.commits.tree import EMPTY_ROOT, verify_consistency
 from tallystick.errors import Conflict, Corrupt, Denied, InvalidArgument, NotFound, StorageRefused
 from tallystick.extensions.proofs.witness_request import WitnessRequest, parse_request
-from tallystick.file_locks import locked
-from tallystick.private_files import make_directory, replace_file
+from tallystick.system.file_locks import locked
+from tallystick.system.private_files import make_directory, replace_file
 
 
 class UnknownLog(NotFound):

@@ -26,7 +26,7 @@ from tallystick.toolsets.envelope import find_uuid
 from tallystick.toolsets.knowledge.context import ToolContext as KnowledgeContext
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Any
 from tallystick.config import FILE_BYTES_MAX, Settings, unknown_setting
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.tasks.cards import Pipelines, pipeline_problem
-from tallystick.plain_formats import NotPlain, read_plain_yaml
-from tallystick.regular_files import read_bounded
+from tallystick.formats.plain_formats import NotPlain, read_plain_yaml
 from tallystick.state.work.attributes import CATALOGS
+from tallystick.system.regular_files import read_bounded
 
 FILE_NAME = "config.yaml"
 HOME = "TASK_ORCHESTRATOR_HOME"

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from tallystick.errors import TallystickError
 from tallystick.extensions.vectors import fusion, model
 from tallystick.extensions.vectors.projection import VectorProjection
-from tallystick.file_locks import locked
 from tallystick.projections.database import Damaged, Reader
 from tallystick.projections.text import SEARCH_SECONDS, Hit, Kind
 from tallystick.projections.worker import ProjectionWorker
+from tallystick.system.file_locks import locked
 
 if TYPE_CHECKING:
     from tallystick.extensions.vectors.nearest import VectorTable

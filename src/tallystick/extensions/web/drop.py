@@ -7,13 +7,13 @@ from hashlib import sha256
 
 import msgspec
 
+from tallystick.engine.store import Target
 from tallystick.errors import NotFound
 from tallystick.extensions.web.addresses import with_query
 from tallystick.extensions.web.forms import confirmed_reason
 from tallystick.extensions.web.reports.work_board import DroppedTasks, list_dropped
 from tallystick.extensions.web.visit import Redirect, Visit
 from tallystick.policy import Action
-from tallystick.store import Target
 
 
 class DropView(msgspec.Struct, frozen=True, kw_only=True):

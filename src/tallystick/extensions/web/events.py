@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from tallystick.commits import EDGE_VERBS, Commit
 from tallystick.commits.payloads import read_edge
+from tallystick.engine.store import Store
 from tallystick.errors import InvalidArgument, LimitExceeded, TallystickError
 from tallystick.extensions.web.actors import ActorKinds, Kind
 from tallystick.extensions.web.addresses import entity_address
@@ -29,7 +30,6 @@ from tallystick.extensions.web.visit import Visit
 from tallystick.log import Entry
 from tallystick.operations.log_tail import find_created
 from tallystick.policy import Principal
-from tallystick.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tallystick.engine.store import Target
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.web.addresses import with_query
 from tallystick.extensions.web.context import TOOL
@@ -16,7 +17,6 @@ from tallystick.extensions.web.reports.known_files import KnownFiles, show_known
 from tallystick.extensions.web.visit import Redirect, Visit, told
 from tallystick.policy import Action
 from tallystick.state.work import NODE
-from tallystick.store import Target
 from tallystick.toolsets.knowledge.reverify import add_work
 from tallystick.toolsets.knowledge.stale import find_stale
 

@@ -20,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
+from tallystick.engine.sessions import Sessions
 from tallystick.errors import Denied, InvalidArgument, TallystickError
 from tallystick.extensions.web.addresses import is_local, with_query
 from tallystick.extensions.web.code_flow import PENDING_SECONDS, CodeFlow, Granted, Pending, unknown_login
@@ -35,7 +36,6 @@ from tallystick.server.guards import is_loopback
 from tallystick.server.oauth import COOKIES_KEY, SCOPE_KEY
 from tallystick.server.oauth.guard import STATUSES, Admission
 from tallystick.server.oauth.introspection import Client
-from tallystick.sessions import Sessions
 
 LOGIN_PATH, CALLBACK_PATH, LOGGED_OUT_PATH, LOGOUT_PATH = "/login", "/login/callback", "/logged-out", "/logout"
 SESSION_COOKIE, PENDING_COOKIE = "__Host-tallystick", "__Host-tallystick-login"

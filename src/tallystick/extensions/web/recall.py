@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import msgspec
 
+from tallystick.engine.store import Target
 from tallystick.errors import InvalidArgument, NotFound
 from tallystick.extensions.web.addresses import entity_address
 from tallystick.extensions.web.forms import confirmed_reason, number_of
@@ -15,7 +16,6 @@ from tallystick.operations.recall import Sought, recall
 from tallystick.policy import Action
 from tallystick.state.derivation import Trace
 from tallystick.state.trust import RECALL
-from tallystick.store import Target
 
 HOPS = 3
 HOPS_MAX = 10

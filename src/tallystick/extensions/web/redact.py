@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tallystick.engine.store import Target
 from tallystick.errors import Conflict, InvalidArgument, NotFound
 from tallystick.extensions.web.addresses import entity_address
 from tallystick.extensions.web.forms import confirmed_reason
@@ -13,7 +14,6 @@ from tallystick.extensions.web.reports.entity_report import EntityReport, report
 from tallystick.extensions.web.reports.redaction_plan import RedactionPlan, plan_redaction
 from tallystick.extensions.web.visit import Redirect, Visit
 from tallystick.policy import Action
-from tallystick.store import Target
 
 FIELD = "field:"
 """How the names of the fields begin that stand for attributes."""

@@ -16,7 +16,7 @@ from statistics import median
 
 import msgspec
 
-from tallystick.private_files import FILE_MODE, replace_file
+from tallystick.system.private_files import FILE_MODE, replace_file
 
 VISITORS_MAX = 10_000
 KEPT = 1_000

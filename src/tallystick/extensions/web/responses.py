@@ -33,7 +33,7 @@ from tallystick.extensions.web.visit import NOT_ALLOWED, Bug, Document, Download
 from tallystick.server.answers import retry_after, status_of
 from tallystick.server.dispatch import broken
 from tallystick.server.guards import BODY_KEY
-from tallystick.turns import Work
+from tallystick.system.turns import Work
 
 if TYPE_CHECKING:
     from tallystick.extensions.web.login import Login, WebSession

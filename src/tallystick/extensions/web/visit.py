@@ -10,13 +10,13 @@ import msgspec
 from starlette.requests import Request
 
 from tallystick.app.context import AppContext
+from tallystick.engine.store import Target
 from tallystick.errors import Denied, InvalidArgument
 from tallystick.extensions.web.context import PROGRAM_TOOL, TOOL, WebContext
 from tallystick.extensions.web.forms import number_of
 from tallystick.extensions.web.security import SESSION_KEY
 from tallystick.policy import Principal
 from tallystick.server.dispatch import Broken, Done, Refused, call
-from tallystick.store import Target
 
 NOT_ALLOWED = "NOT_ALLOWED"
 """Of an act that the policy denied. What was looked at and denied is not there; who was shown something and may not

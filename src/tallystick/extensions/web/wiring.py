@@ -16,13 +16,13 @@ from tallystick.app.guards import audit_files, shipped_policy
 from tallystick.app.stores import operation_context
 from tallystick.app.vocabularies import knowledge_context
 from tallystick.config import Settings
+from tallystick.engine.store import Store
 from tallystick.operations import OperationContext
 from tallystick.operations.child_command import run_command
 from tallystick.operations.forget import pending_erasures
 from tallystick.policy import Principal
 from tallystick.server import Offer
 from tallystick.server.dispatch import choose, prepare
-from tallystick.store import Store
 from tallystick.toolsets import Answer
 
 if TYPE_CHECKING:

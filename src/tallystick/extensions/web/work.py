@@ -7,6 +7,7 @@ from itertools import groupby
 
 import msgspec
 
+from tallystick.engine.store import Target
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.web.addresses import anchor_of, with_query
 from tallystick.extensions.web.dependencies import Dependencies, draw_dependencies
@@ -16,7 +17,6 @@ from tallystick.extensions.web.visit import Redirect, Visit, told
 from tallystick.log.checkpoint import signed_size
 from tallystick.policy import Action
 from tallystick.state.work import NODE
-from tallystick.store import Target
 from tallystick.toolsets.work.context import Call
 from tallystick.toolsets.work.next import claim_node
 

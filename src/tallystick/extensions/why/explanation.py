@@ -27,6 +27,7 @@ from tallystick.audit.reads import AuditRead, AuditReads, Span, find_reads
 from tallystick.commits import REDACTIONS, Verb, reserved_attributes
 from tallystick.commits.signed_note import SignerKey, VerifierKey
 from tallystick.config import Settings
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, Corrupt, InvalidArgument, NotFound
 from tallystick.extensions.why.git_history import Blamed, GitCommit, GitHistory, Touching
 from tallystick.log import checkpoint_path
@@ -40,7 +41,6 @@ from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work import CLAIMED_AT, CLAIMED_BY, NODE, PROJECT
 from tallystick.state.work.graph import WorkGraph
-from tallystick.store import Store
 from tallystick.toolsets.knowledge.freshness import Repository
 
 TOOL = "memory.why"

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from tallystick.errors import InvalidArgument, LimitExceeded, NotFound
-from tallystick.git import start_git
+from tallystick.system.git import start_git
 from tallystick.toolsets.knowledge.freshness import HiddenPaths, Repository, Unknown
 
 SECONDS_MAX = 10.0

@@ -21,8 +21,8 @@ from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
     from tallystick.app.context import AppContext
+    from tallystick.engine.store import Store
     from tallystick.extensions.why.explanation import Why
-    from tallystick.store import Store
 
 ANSWER_BYTES_MAX = 50_000
 

@@ -13,7 +13,6 @@ import msgspec
 
 from tallystick.commits import REDACTIONS
 from tallystick.errors import TallystickError
-from tallystick.file_locks import locked
 from tallystick.log import Entry, Head, Log, head_after
 from tallystick.projections import Projection
 from tallystick.projections.database import Connection, Damaged, mode_of
@@ -21,6 +20,7 @@ from tallystick.projections.log_reader import CHUNK_COMMITS
 from tallystick.projections.registry import Place, all_copies
 from tallystick.projections.row_diff import differing_rows, doubted, shown
 from tallystick.projections.worker import trouble_of
+from tallystick.system.file_locks import locked
 
 Status = Literal["differs", "edited", "waits"]
 """It is wrong; a person changed it and that is not adopted yet; a server has not got to it yet."""

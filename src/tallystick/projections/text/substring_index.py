@@ -23,8 +23,8 @@ from pathlib import Path
 import msgspec
 import stringzilla  # type: ignore[import-not-found]  # compiled, without stubs
 
-from tallystick.private_files import sync_data
 from tallystick.projections.database import Damaged
+from tallystick.system.private_files import sync_data
 
 ORDERED, LATE = 0, 1
 _NAMES = ("ordered", "late")

@@ -9,7 +9,7 @@ from urllib.parse import quote_plus, urlsplit
 
 import httpx2
 
-from tallystick import strict_json
+from tallystick.formats import strict_json
 from tallystick.server.guards import is_loopback
 
 TIMEOUT_SECONDS = 5.0

@@ -24,8 +24,8 @@ from tallystick.toolsets.truncation import size_of
 from tallystick.toolsets.work.context import ToolContext as WorkContext
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.projections.text import TextIndex
-    from tallystick.store import Store
 
 FRESHNESS_BYTES_MAX = 20_000
 """Of an answer; where files were changed wholesale it only says of which atoms."""

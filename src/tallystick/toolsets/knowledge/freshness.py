@@ -21,11 +21,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from tallystick.git import blob_id, filter_drivers, find_work_tree, lfs_pointer, run_git
-from tallystick.repository import relative_to_root
 from tallystick.state.knowledge.catalogue import routes_of
 from tallystick.state.knowledge.globs import Route, literal_head, segments_of
 from tallystick.state.knowledge.index import GlobIndex
+from tallystick.system.git import blob_id, filter_drivers, find_work_tree, lfs_pointer, run_git
+from tallystick.system.repository import relative_to_root
 
 K = TypeVar("K", bound=Hashable)
 Files = dict[str, str]

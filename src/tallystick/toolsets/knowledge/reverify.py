@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tallystick.commits import Commit, Draft, Operation, Verb, reserved_attributes
+from tallystick.engine.partition import Receipt
 from tallystick.errors import TallystickError
-from tallystick.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state import staleness
 from tallystick.state.attributes import object_of
@@ -40,7 +40,7 @@ from tallystick.toolsets.work.projects import found as found_project
 from tallystick.toolsets.work.view import View
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 NODES_MAX = 50
 """More are not added by one question: the others are, when they are noticed again."""

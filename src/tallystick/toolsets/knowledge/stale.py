@@ -22,7 +22,7 @@ from tallystick.toolsets.knowledge.lookup import get_entity
 from tallystick.toolsets.knowledge.view import View
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 _BREATH = 50
 

@@ -25,8 +25,8 @@ from tallystick.toolsets.memory.word_search import Matches, Wanted
 from tallystick.toolsets.truncation import room_for, size_of
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.projections.text import Hit, TextIndex
-    from tallystick.store import Store
 
 TOKENS_DEFAULT = 900
 """Of an answer to words, unless the caller says otherwise."""

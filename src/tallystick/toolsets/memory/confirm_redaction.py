@@ -15,7 +15,7 @@ from tallystick.toolsets.memory.arguments import WriteArguments, WriteOperation
 from tallystick.toolsets.memory.write_request import REDACTS, resource_of
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 _SHOWN = 10
 _TEXT_CHARACTERS = 200

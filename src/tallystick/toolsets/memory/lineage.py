@@ -20,14 +20,14 @@ from tallystick.state import Lineage, Step
 from tallystick.state.lineage import leaves
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.system.turns import paced
 from tallystick.toolsets import Answer
 from tallystick.toolsets.memory.answers import ANSWER_BYTES_MAX, edge_of, entity_of, pagination, slim
 from tallystick.toolsets.memory.arguments import PAGE_DEFAULT, PAGE_MAX, LineageArguments, agree, refuse
 from tallystick.toolsets.truncation import room_for, size_of, while_fitting
-from tallystick.turns import paced
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 PROOFS_MAX = 50
 """On a page: each has about two thousand characters."""

@@ -19,7 +19,7 @@ from tallystick.toolsets.operation_arguments import required
 from tallystick.toolsets.truncation import fitting, room_for
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 EDGES_MAX = 100
 

@@ -33,8 +33,8 @@ from tallystick.toolsets.memory.search_query import SearchQuery, filter_of, pinn
 from tallystick.toolsets.truncation import fitting, room_for, shortened, size_of
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.projections.text import TextIndex
-    from tallystick.store import Store
     from tallystick.toolsets.memory.by_words import NearSearch
 
 HOPS_MAX = 3

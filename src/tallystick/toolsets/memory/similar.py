@@ -20,8 +20,8 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 
 if TYPE_CHECKING:
+    from tallystick.engine.store import Store
     from tallystick.projections.text import TextIndex
-    from tallystick.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import msgspec
 from tallystick.commits import REDACTIONS, Commit, Draft, Operation, reserved_attributes
 from tallystick.commits.chain import content_hash
 from tallystick.commits.payloads import name_of_edge, read_node
+from tallystick.engine.partition import Proposal
 from tallystick.errors import Conflict, TallystickError
-from tallystick.partition import Proposal
 from tallystick.policy import Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
@@ -35,7 +35,7 @@ from tallystick.toolsets.memory.write_request import (
 )
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
     from tallystick.toolsets.memory.similar import SimilarNodes
 
 TOOL = "memory.write"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tallystick.commits import Commit
-from tallystick.partition import Receipt
+from tallystick.engine.partition import Receipt
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.toolsets.memory.answers import COMMIT_ID_DIGITS

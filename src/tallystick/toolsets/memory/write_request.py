@@ -10,9 +10,9 @@ from hashlib import sha256
 
 from tallystick.commits.canonical import canonical_bytes
 from tallystick.commits.payloads import edge_name
+from tallystick.engine.store import Target
 from tallystick.errors import InvalidArgument
 from tallystick.policy import Action
-from tallystick.store import Target
 from tallystick.toolsets.memory.arguments import EdgeArgument, WriteArguments, WriteOperation
 from tallystick.toolsets.memory.draft_graph import Payload
 from tallystick.toolsets.memory.operation_problems import problems_of_operation

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
-from tallystick.partition import Receipt
+from tallystick.engine.partition import Receipt
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
@@ -27,7 +27,7 @@ from tallystick.toolsets.work.view import View
 from tallystick.work_settings import WorkSettings
 
 if TYPE_CHECKING:
-    from tallystick.store import Store
+    from tallystick.engine.store import Store
 
 T = TypeVar("T")
 

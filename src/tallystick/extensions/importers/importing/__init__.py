@@ -15,6 +15,7 @@ import msgspec
 
 from tallystick.clock import to_text, wall_clock
 from tallystick.commits import Draft, Operation
+from tallystick.engine.store import Store
 from tallystick.errors import Conflict, Denied, InvalidArgument, LimitExceeded, NotFound, TallystickError
 from tallystick.extensions.importers import Atom, Fact, Importer, Item, Link, Task, Unmapped
 from tallystick.extensions.importers.importing import atoms, facts, tasks
@@ -25,7 +26,6 @@ from tallystick.policy import Action
 from tallystick.state.ontology import check
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 from tallystick.toolsets.drafts import Drawn, write_drawn
 
 TOOL = "import"

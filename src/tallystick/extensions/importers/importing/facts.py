@@ -23,11 +23,11 @@ from tallystick.extensions.importers.importing.provenance import (
 from tallystick.extensions.importers.importing.report import Judged, Verdict, refusal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
+from tallystick.system.turns import finished
 from tallystick.toolsets.memory.arguments import WriteOperation
 from tallystick.toolsets.memory.draft_graph import Document, DraftGraph
 from tallystick.toolsets.memory.write_draft import draft_operation
 from tallystick.toolsets.memory.write_request import payload_of
-from tallystick.turns import finished
 
 
 class Prepared(msgspec.Struct, frozen=True):

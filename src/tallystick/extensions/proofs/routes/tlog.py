@@ -17,12 +17,12 @@ from starlette.routing import Route
 
 from tallystick.app.context import AppContext
 from tallystick.config import Settings
+from tallystick.engine.tenants import is_tenant
 from tallystick.extensions.proofs.tiles import find_tile
 from tallystick.log import CHECKPOINT, tree_directory
-from tallystick.regular_files import read_regular
 from tallystick.server.answers import json_answer
 from tallystick.server.oauth import SCOPE_KEY, Identity
-from tallystick.tenants import is_tenant
+from tallystick.system.regular_files import read_regular
 
 PATH = "/tlog"
 Access = Literal["off", "guarded", "open"]

@@ -19,6 +19,7 @@ import msgspec
 
 from tallystick.audit import Decided, Line, decode
 from tallystick.clock import from_text, to_text
+from tallystick.engine.store import Store
 from tallystick.errors import Corrupt, NotFound, TallystickError
 from tallystick.extensions.web.reports.audit_index import AuditIndex, DecisionKind, is_look, newest_lines
 from tallystick.extensions.web.reports.last_day import SPANS, count_in_spans
@@ -29,7 +30,6 @@ from tallystick.policy.rego import Branch
 from tallystick.policy.replay import request_of
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 PAGE = 50
 SECONDS_MAX = 1.0

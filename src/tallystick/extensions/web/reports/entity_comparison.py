@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.errors import NotFound
 from tallystick.extensions.web.reports.entity_report import Change, changes_between, count_until
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):

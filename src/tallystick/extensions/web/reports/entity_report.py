@@ -14,6 +14,7 @@ import msgspec
 from tallystick.clock import wall_clock
 from tallystick.commits import REDACTIONS, Commit, reserved_attributes
 from tallystick.commits.mask import REDACTED
+from tallystick.engine.store import Store
 from tallystick.errors import NotFound
 from tallystick.extensions.web.reports.marks import NO_MARKS, Marks, mark_node
 from tallystick.extensions.web.reports.titles import title_of
@@ -25,7 +26,6 @@ from tallystick.state.lineage import leaves
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.claims import ClaimTime
-from tallystick.store import Store
 from tallystick.toolsets.claims import Claims
 
 STEPS_MAX = 200

@@ -17,6 +17,7 @@ import msgspec
 
 from tallystick.clock import to_text
 from tallystick.commits import REDACTIONS, Commit, Verb
+from tallystick.engine.store import Store
 from tallystick.extensions.web.reports.audit_index import AuditIndex
 from tallystick.operations import OperationContext
 from tallystick.operations.copies import backups_kept
@@ -34,7 +35,6 @@ from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work import NODE
 from tallystick.state.work.attributes import read as read_work
-from tallystick.store import Store
 
 SECONDS_MAX = 1.0
 """Where something is withheld: then nothing is kept."""

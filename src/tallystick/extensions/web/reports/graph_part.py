@@ -8,12 +8,12 @@ from itertools import islice
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.extensions.web.reports.titles import title_of
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Triple
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 EDGES_EACH = 3
 """Of one of the entities that are asked for."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.errors import InvalidArgument
 from tallystick.extensions.web.reports.kept_knowledge import FILES_MAX, KeptKnowledge, patterns_of
 from tallystick.extensions.web.reports.known_tree import Child, KnownTree
@@ -18,7 +19,6 @@ from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
 from tallystick.state.trust import Trust
 from tallystick.state.work.graph import WorkGraph
-from tallystick.store import Store
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.freshness import read_pin
 

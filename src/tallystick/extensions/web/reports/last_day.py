@@ -13,11 +13,11 @@ from itertools import pairwise
 import msgspec
 
 from tallystick.clock import to_text
+from tallystick.engine.store import Store
 from tallystick.errors import Corrupt, TallystickError
 from tallystick.policy import Action, Principal
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 logger = logging.getLogger(__name__)
 

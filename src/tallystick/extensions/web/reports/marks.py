@@ -11,6 +11,7 @@ import msgspec
 
 from tallystick.clock import wall_clock
 from tallystick.commits.mask import REDACTED
+from tallystick.engine.store import Store
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing, Node, Triple
 from tallystick.state.read_filter import ReadFilter
@@ -19,7 +20,6 @@ from tallystick.state.trust import Trust
 from tallystick.state.work import NODE
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.graph import WorkGraph
-from tallystick.store import Store
 from tallystick.toolsets.claims import Claims
 
 _BREATH = 25

@@ -18,6 +18,7 @@ from contextlib import suppress
 import msgspec
 
 from tallystick.audit import Decided, decode
+from tallystick.engine.store import Store
 from tallystick.errors import Corrupt, InvalidArgument, LimitExceeded
 from tallystick.extensions.web.reports.audit_index import AuditIndex, is_look
 from tallystick.policy import Action, Principal
@@ -27,7 +28,6 @@ from tallystick.policy.policy_tests import Examined, examine
 from tallystick.policy.replay import Changed, Replayed, replay
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 CANDIDATE_CHARACTERS_MAX = 200_000
 DECISIONS_MAX = 20_000

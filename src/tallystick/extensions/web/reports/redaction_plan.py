@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.errors import TallystickError
 from tallystick.extensions.web.reports.entity_report import EntityReport
 from tallystick.policy import Action, Principal
 from tallystick.state import Breathing
 from tallystick.state.read_filter import ReadFilter
 from tallystick.state.state import State
-from tallystick.store import Store
 
 
 class FieldPlan(msgspec.Struct, frozen=True):

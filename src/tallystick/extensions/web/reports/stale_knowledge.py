@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tallystick.engine.store import Store
 from tallystick.extensions.web.reports.kept_knowledge import KeptKnowledge, patterns_of
 from tallystick.policy import Action, Principal
 from tallystick.state.knowledge.catalogue import Atom, Knowledge
@@ -14,7 +15,6 @@ from tallystick.state.read_filter import VERIFIES_ATOM, ReadFilter
 from tallystick.state.state import State
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.graph import WorkGraph
-from tallystick.store import Store
 from tallystick.toolsets.knowledge.context import Pins, ToolContext
 from tallystick.toolsets.knowledge.reverify import find_nodes
 

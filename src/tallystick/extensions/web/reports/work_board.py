@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from tallystick.clock import Clock, to_text, wall_clock
+from tallystick.engine.store import Store
 from tallystick.policy import Action, Principal
 from tallystick.state import Node
 from tallystick.state.attributes import list_of, text_of
@@ -24,7 +25,6 @@ from tallystick.state.work.board import Board, Row, rank_of
 from tallystick.state.work.claims import ClaimTime
 from tallystick.state.work.graph import WorkGraph
 from tallystick.state.work.queries import Readiness, readable, readiness
-from tallystick.store import Store
 from tallystick.toolsets.claims import Claims
 from tallystick.toolsets.work.answers import counted_members, counts_of
 from tallystick.toolsets.work.errors import get_project, get_row, projects_of

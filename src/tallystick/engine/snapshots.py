@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tallystick.commits import chain
 from tallystick.errors import Conflict, Corrupt, StorageRefused
-from tallystick.file_locks import is_held, locked
 from tallystick.log import Head, Log
-from tallystick.private_files import make_directory, replacing, sync_directory
-from tallystick.regular_files import read_regular
 from tallystick.state.state import Lines, State
+from tallystick.system.file_locks import is_held, locked
+from tallystick.system.private_files import make_directory, replacing, sync_directory
+from tallystick.system.regular_files import read_regular
 from tallystick.telemetry import metrics
 
 KEPT = 1

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tallystick.regular_files import open_regular
+from tallystick.system.regular_files import open_regular
 
 MEMORY = "tallystick"
 """The directory of a repository's memory, in what its work trees have in common: outside version control, and in no

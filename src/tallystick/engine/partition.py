@@ -30,6 +30,7 @@ from typing_extensions import TypeVar
 from tallystick.clock import Clock, from_text, to_text, wall_clock
 from tallystick.commits import REDACTIONS, Commit, Draft, chain
 from tallystick.commits.canonical import INTEGER_MAX
+from tallystick.engine.snapshots import Snapshots
 from tallystick.errors import (
     Corrupt,
     HeadMoved,
@@ -45,12 +46,11 @@ from tallystick.errors import (
 )
 from tallystick.log import Entry, Head, Log
 from tallystick.log.health import LogHealth
-from tallystick.snapshots import Snapshots
 from tallystick.state.derived_index import DerivedIndex
 from tallystick.state.secret_scan import Screen
 from tallystick.state.state import State
+from tallystick.system.turns import SLICE_SECONDS, Pace, of_loop, paced
 from tallystick.telemetry import metrics
-from tallystick.turns import SLICE_SECONDS, Pace, of_loop, paced
 
 T = TypeVar("T")
 A = TypeVar("A", default=Any)

@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
 
 from tallystick.commits.payloads import edge_triple
+from tallystick.engine.partition import Partition
 from tallystick.errors import InvalidArgument, TallystickError
-from tallystick.partition import Partition
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _REST_SECONDS = 5.0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from tallystick.private_files import FILE_MODE, make_directory, replacing
-from tallystick.regular_files import read_bounded
+from tallystick.system.private_files import FILE_MODE, make_directory, replacing
+from tallystick.system.regular_files import read_bounded
 
 _RECORD_BYTES_MAX = 4 << 20
 _OTHERS_WRITE = 0o022

@@ -19,9 +19,10 @@ from typing_extensions import TypeVar
 from tallystick.clock import to_text
 from tallystick.commits import DELETIONS, REDACTIONS, Commit, Draft, Verb
 from tallystick.commits.payloads import name_of_edge
+from tallystick.engine.partition import Partition, Proposal, Proposed, Receipt, proposal_of
+from tallystick.engine.tenants import Tenants
 from tallystick.errors import Conflict, Denied, InvalidArgument, NotFound, TallystickError
 from tallystick.log import Entry
-from tallystick.partition import Partition, Proposal, Proposed, Receipt, proposal_of
 from tallystick.policy import Action, Decision, Policy, Principal, ResourceFacts
 from tallystick.policy.cache import Cache
 from tallystick.policy.gate import NO_FACTS, Authorization, DecisionPending, Gate, Question
@@ -30,7 +31,6 @@ from tallystick.state.read_filter import MayRead, ReadFilter
 from tallystick.state.secret_scan import TextScreen
 from tallystick.state.staleness import Citation, FilesPending, Pins, Stale, Watched, settle
 from tallystick.state.state import State
-from tallystick.tenants import Tenants
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from tallystick.errors import StorageRefused
-from tallystick.file_locks import locked, take
-from tallystick.private_files import make_directory, replace_file, sync_file
-from tallystick.regular_files import read_regular
+from tallystick.system.file_locks import locked, take
+from tallystick.system.private_files import make_directory, replace_file, sync_file
+from tallystick.system.regular_files import read_regular
 
 FILES_MAX = 1_000
 """Of dead processes; past that the oldest go first."""

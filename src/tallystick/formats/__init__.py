@@ -1,0 +1,1 @@
+"""Formats of text, read with one meaning."""
