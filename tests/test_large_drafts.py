@@ -96,7 +96,7 @@ _DYING = """
 import asyncio, os, signal, sys
 from pathlib import Path
 import tallystick.engine.partition as partitions
-from tallystick import turns
+from tallystick.system import turns
 from tallystick.log.files import FilesLog
 from tests.test_large_drafts import many
 from tests.commits_by_hand import draft, node

@@ -640,7 +640,7 @@ def test_killed_in_between_a_second_run_finishes_and_removal_leaves_nothing(worl
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from tallystick import private_files\n"
+        "from tallystick.system import private_files\n"
         "from tallystick.extensions.clients import client_files, init\n"
         "rename, left = os.rename, [int(sys.argv[1])]\n"
         "def counted(*names):\n"
