@@ -22,7 +22,7 @@ from tallystick.errors import NotFound
 
 GROUP = "tallystick.extensions"
 MODULE = "extension"
-"""Of a package of ours, so that importing any other module of the package does not import the contract."""
+"""The module of a package of ours that has the value: importing another module of it does not import the contract."""
 ATTRIBUTE = "EXTENSION"
 
 NO_EXTENSION_HINT = "'tallystick doctor' names extensions that were left out, and why"
@@ -84,11 +84,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     """A file in the directory of the module of `view`: Jinja, with the Struct as `view`. It extends 'page.html'."""
     section: str = "Memory"
-    """Of the navigation."""
+    """The section of the navigation."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What an extension adds to a page that exists without it."""
+    """A part that an extension adds to a page that exists without it."""
 
     page: str
     """The path of the page, as its extension has it: "/entities/{id:path}"."""
@@ -103,7 +103,7 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     commands: Mapping[str, Command] = {}
     handlers: Mapping[str, str] = {}
-    """What an extension carries out of a core command or tool, by its name and the option: `import --from`."""
+    """Options of core commands and tools that an extension carries out, by name: `import --from`."""
     sources: Sequence[Source] = ()
     """In the order in which `--from auto` guesses: the more exactly one is recognised, the earlier."""
     forms: Sequence[Form] = ()
@@ -199,18 +199,18 @@ class Installed(msgspec.Struct, frozen=True):
     def broken(self) -> list[Fault]:
         """Return the contributions that `load` leaves out."""
         fields = get_args(Field)
-        found = [(name, field, each) for field in fields for name, each in self._loaded(field)]
-        return [Fault(f"{field} of {name}", str(each)) for name, field, each in found if isinstance(each, Exception)]
+        loaded = [(name, field, each) for field in fields for name, each in self._loaded(field)]
+        return [Fault(f"{field} of {name}", str(each)) for name, field, each in loaded if isinstance(each, Exception)]
 
     def _loaded(self, field: Field) -> Iterator[tuple[str, Any]]:
         for each in self.extensions:
             references = getattr(each, field)
             for reference in filter(None, [references] if isinstance(references, str) else references):
                 try:
-                    found = load(reference)
+                    contribution = load(reference)
                 except Exception as error:
-                    found = error
-                yield each.name, found
+                    contribution = error
+                yield each.name, contribution
 
     def site(self) -> Callable[..., Any] | None:
         """Return the function that makes the pages, if an extension draws them."""

@@ -1,4 +1,4 @@
-"""What an extension is given of a process: its settings, and the parts that the core has built."""
+"""The context that an extension is passed: the settings of a process, and the parts that the core has built."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class AppContext(msgspec.Struct, frozen=True, kw_only=True):
     store: Callable[[], Store] | None = None
     """Returns the store. It is there once the toolsets are built."""
     offer: Offer | None = None
-    """What callers are offered, for routes and pages."""
+    """The tools and the store that callers are offered, for routes and pages."""
     admission: Admission | None = None
-    """Who checks tokens over HTTP. None if none are needed."""
+    """Checks tokens over HTTP. None if no token is needed."""
     worker: Worker | None = None
-    """Which of several processes behind one address this is. None for the only one."""
+    """This process among several behind one address. None if it is the only one."""
 
     def of(self, tenant: str) -> Settings:
         """Return the settings with this tenant."""

@@ -181,7 +181,7 @@ class Comparison:
         return None if found == known.checkpoint.root else beside(known)
 
     def _note_root(self) -> None:
-        # What lies behind the last of them is not hashed for nothing.
+        # Commits past the last of them are not hashed.
         if self._tree.size in self._sizes:
             self._sizes.remove(self._tree.size)
             self._roots[self._tree.size] = self._tree.root()

@@ -157,7 +157,7 @@ class FilesLog:
         head = self.head()
         if head.end > self._segments.size:
             self._segments.refresh()
-        # A writer syncs its bytes before it moves the mark, so this is no race: acknowledged bytes are gone, or
+        # A writer syncs its bytes before it moves the stored head, so this is no race: acknowledged bytes are gone, or
         # in a file that took the place of the open one.
         if head.end > self._segments.size:
             self._require_in_place()

@@ -20,9 +20,9 @@ class Scanner:
         self._after = after
         self.verifier = verifier_after(after, tenant=tenant)
         self.offset = after.end
-        """Where the line begins that was read last. When Corrupt is raised, that line is at fault."""
+        """The offset at which the last line read begins. If Corrupt is raised, this line is damaged."""
         self.end = after.end
-        """Where the last verified line ends."""
+        """The offset at which the last verified line ends."""
 
     @property
     def head(self) -> Head:

@@ -34,7 +34,7 @@ class Backup(msgspec.Struct, frozen=True):
     id: str
     at: str
     target: str
-    """Where it was written to; `-` when that is not known."""
+    """The place it was written to; `-` if unknown."""
     position: int
     """Lamport of the last commit in it."""
     commits: int
@@ -63,7 +63,7 @@ class LastBackup(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None
     """When the last run that succeeded ended; None where none has."""
     failing_since: str | None
-    """Of the store that has been failing for longest and was not given up; None where none is."""
+    """The time since which a store in use has been failing, the longest; None if none fails."""
 
 
 def _none(settings: Settings) -> Sequence[Any]:
@@ -132,7 +132,7 @@ def note_destroyed(system: Path, export_id: str, *, by: str) -> bool:
 
 
 def exports(system: Path) -> list[Backup]:
-    """Those that nobody said were destroyed, oldest first."""
+    """Return the exports that are not recorded as destroyed, oldest first."""
     found: dict[str, Backup] = {}
     for line in _lines(system / FILE_NAME):
         if isinstance(line, Backup):

@@ -57,7 +57,7 @@ class Deletion(msgspec.Struct, frozen=True):
     database_left: str | None
     """A `graph.db` that the settings place elsewhere."""
     graph_left: str | None = None
-    """What could not be deleted in another program, such as the engine at `cypher_url`."""
+    """The copies that could not be deleted in another program, such as the engine at `cypher_url`."""
 
 
 def tenants_of(settings: Settings) -> list[str]:

@@ -67,7 +67,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Companion(Protocol):
-    """What callers use of a projection, such as an index that searches it. Made at first use, once for a tenant."""
+    """The part of a projection that callers use, such as a search index. Created at first use, one per tenant."""
 
     def close(self) -> None:
         """Called in a thread, before the projection is closed."""

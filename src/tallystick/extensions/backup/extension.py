@@ -1,4 +1,4 @@
-"""What this extension contributes."""
+"""The contributions of this extension."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _configured(settings: Settings) -> str | None:
 
 
 def backup_status(settings: Settings) -> list[StoreStatus]:
-    """Of every store that this base was backed up to, or shall be. Looks at files here only."""
+    """Return the status of every store that this base was backed up to or is configured for. Reads local files only."""
     known = read_targets(settings.base)
     configured, given_up = _configured(settings), _given_up(known, settings)
     found = {url: target for url, target in known.items() if target.kept or target.failed or url == configured}

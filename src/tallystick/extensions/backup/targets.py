@@ -25,7 +25,7 @@ class KeptBackup(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known here of one object store."""
+    """The local record of one object store."""
 
     kept: list[KeptBackup] = []
     finished: str = ""
@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float = 0.0
     new_bytes: int = 0
     problems: list[str] = []
-    """Of that run: what could not be backed up."""
+    """The files that the run could not back up."""
     failed: str = ""
     """Why the last run did not succeed; empty where it did."""
     failing_since: str = ""

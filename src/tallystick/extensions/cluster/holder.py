@@ -1,4 +1,4 @@
-"""What other machines, and the servers of a stream, may still contain of what was erased."""
+"""Copies of erased values that other machines, and the servers of a stream, may still contain."""
 
 from __future__ import annotations
 

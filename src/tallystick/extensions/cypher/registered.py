@@ -1,4 +1,4 @@
-"""What the core knows of the graph in an engine. Imports the rest where it is used."""
+"""The projection into a graph engine, as the core registers it. The rest is imported when it is used."""
 
 from __future__ import annotations
 

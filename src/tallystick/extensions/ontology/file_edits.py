@@ -156,7 +156,7 @@ async def adopt(store: Store, contents: Contents, tenant: str, edit: Edit) -> No
 
 
 class HandEdits(msgspec.Struct, frozen=True):
-    """What becomes of edits in a process that serves. One that does not leaves them alone."""
+    """Handling of edits in a process that serves. Other processes leave them alone."""
 
     adopt: Adopt | None
     """None: they are put right at the start, and what was written is kept beside."""

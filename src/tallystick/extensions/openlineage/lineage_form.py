@@ -12,7 +12,7 @@ from tallystick.toolsets.memory.lineage import Form, Page, gathered
 from tallystick.toolsets.truncation import size_of, while_fitting
 
 _COMMITS_BYTES_MAX = 16 << 20
-"""Of the payloads of the commits that a page is written from."""
+"""The limit for the payloads of the commits that a page is written from."""
 
 
 async def _as_events(page: Page) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the core knows of the lineage feed. Imports the rest where it is used, since most processes hand nothing on."""
+"""The lineage feed, as the core registers it. Most processes forward nothing, so the rest is imported when used."""
 
 from __future__ import annotations
 

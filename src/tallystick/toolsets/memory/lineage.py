@@ -68,7 +68,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     items: Sequence[Any]
     """As the form of the answer takes them: records, lines, commits."""
     earlier: Any
-    """What the form knows of earlier pages."""
+    """The state of the form after earlier pages."""
     placed: Sequence[PlacedCommit] = ()
     """Where each of them is, if that is to be proved."""
     proofs: Sequence[str | None] = ()
